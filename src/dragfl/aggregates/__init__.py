@@ -1,0 +1,8 @@
+"""How the updates of a round become one step: one family, one file."""
+
+from dragfl.aggregates.br_drag import BRDrag
+from dragfl.aggregates.drag import Drag
+from dragfl.aggregates.fltrust import FLTrust
+from dragfl.aggregates.mean import Mean
+
+AGGREGATES = {"mean": Mean, "drag": Drag, "br_drag": BRDrag, "fltrust": FLTrust}

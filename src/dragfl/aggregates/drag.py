@@ -1,0 +1,117 @@
+"""DRAG: drag every update towards a reference direction, by its degree of divergence.
+
+Zhu, Zhang, Liu, Wang: DRAG: Divergence-based Adaptive Aggregation in Federated Learning on Non-IID Data,
+arXiv 2309.01779.
+
+    r^0 = mean_m g_m^0,    r^t = (1 - alpha) r^(t-1) + alpha Delta^(t-1)
+    lambda_m = c (1 - cos(g_m, r^t))
+    v_m = (1 - lambda_m) g_m + lambda_m |g_m| r^t / |r^t|
+    Delta^t = mean_m v_m,    theta^(t+1) = theta^t + Delta^t
+
+(The paper prints a minus in the last line and S^t in the closed form of r^t; both are misprints.) Given r the rule is
+a map-reduce: a block folds to A = sum (1 - lambda) g, b = sum lambda |g| and a count.
+
+`variant = "authors"` is the arithmetic of the authors' experiment code: lambda over the whole vector but the dragging
+rescaled tensor by tensor, and an average of past steps that starts at zero instead of at r^0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from dragfl.aggregates.divergence import Divergence
+from dragfl.aggregates.dragging import drag_metrics, fold_dragged
+from dragfl.schedules import Schedule, at, check_range
+from dragfl.types import EPS, Given, Need, Now, Partial, Plan, Setting, State, Updates, spans
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class DragState:
+    r: Tensor | None = None  # the reference of the coming round; None until there is one
+
+
+@dataclass(frozen=True)
+class DragPlan:
+    r: Tensor | None
+    rhat: Tensor | None  # r / |r|; None: there is no direction, drag nothing this round
+    c: float
+    alpha: float
+    segments: tuple[int, ...]  # the pieces that are rescaled one by one: (0, d) in the paper's form
+
+
+@dataclass(frozen=True)
+class Drag:
+    """DRAG's aggregate.
+
+    | argument | symbol |
+    |---|---|
+    | c | c in [0, 1]; a number or a schedule |
+    | alpha | alpha in (0, 1]; a number or a schedule |
+    | divergence | the form of lambda: `linear`, `angle`, `shallow` |
+    | variant | `paper`, or `authors` for the arithmetic of their code |
+    | bootstrap | round 0: `two_pass` takes r^0 = mean; `fedavg` drags nothing and takes r^1 = Delta^0 |
+    """
+
+    c: float | Schedule = 0.25
+    alpha: float | Schedule = 1.0
+    divergence: Divergence = "linear"
+    variant: Literal["paper", "authors"] = "paper"
+    bootstrap: Literal["two_pass", "fedavg"] = "two_pass"
+
+    def __post_init__(self) -> None:
+        check_range("drag", "c", self.c, 0.0, 1.0)
+        check_range("drag", "alpha", self.alpha, 0.0, 1.0, open_low=True)
+
+    def init(self, setting: Setting) -> State:
+        return DragState()
+
+    def needs(self, state: State) -> frozenset[Need]:
+        return frozenset({"mean"}) if state.r is None and self.bootstrap == "two_pass" else frozenset()
+
+    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+        from dragfl.arithmetic import unit
+
+        r = given.mean if state.r is None else state.r
+        segments = setting.segments if self.variant == "authors" else (0, setting.dim)
+        return DragPlan(r, None if r is None else unit(r), at(self.c, now.t), at(self.alpha, now.t), segments)
+
+    def fold(self, plan: Plan, block: Updates) -> Partial:
+        from dragfl.arithmetic import row_norms
+
+        partial, lam = fold_dragged(block, plan.rhat, plan.c, self.divergence, normalise=False)
+        if len(plan.segments) == 2:
+            return partial
+        b = torch.stack([lam @ row_norms(block.delta[:, a:z]) for a, z in spans(plan.segments)])
+        return replace(partial, sums={**partial.sums, "b": b})
+
+    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+        from dragfl.arithmetic import unit
+
+        step = partial.sums["A"].to(torch.float64, copy=True)
+        if plan.rhat is not None:
+            b = partial.sums["b"].double().reshape(-1)
+            for (start, end), pull in zip(spans(plan.segments), b, strict=True):
+                rhat = unit(plan.r[start:end])
+                step[start:end] += 0.0 if rhat is None else pull * rhat.double()
+        step = (step / partial.count).float()
+        metrics = drag_metrics(partial, dragged=plan.rhat is not None)
+        return step, DragState(self._next_reference(state, plan, step, partial)), metrics
+
+    def _next_reference(self, state: State, plan: Plan, step: Tensor, partial: Partial) -> Tensor | None:
+        from dragfl.arithmetic import norm
+
+        if plan.rhat is None:  # vanished, or round 0 without a first pass: start anew from this round's mean
+            return partial.mean if norm(partial.mean) > EPS else state.r
+        if not norm(step) > EPS:  # a zero step must not erase the direction
+            return plan.r
+        if self.variant == "authors" and state.r is None:  # their average starts at zero, without r^0
+            return plan.alpha * step
+        return (1.0 - plan.alpha) * plan.r + plan.alpha * step

@@ -1,0 +1,59 @@
+"""The mean update, as in FedAvg.
+
+McMahan, Moore, Ramage, Hampson, Aguera y Arcas: Communication-Efficient Learning of Deep Networks from Decentralized
+Data, AISTATS 2017. There clients are weighted by their number of samples; the DRAG paper and its baselines weigh all
+clients alike, which is the default here.
+
+    step = sum_m p_m g_m / sum_m p_m,    p_m = 1 ("uniform") or N_m ("samples")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dragfl.aggregates.dragging import inverse_norms, pairwise_cosine
+from dragfl.types import EPS, Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class Mean:
+    """FedAvg's aggregate.
+
+    | argument | symbol |
+    |---|---|
+    | weighting | p_m: `uniform` or `samples` |
+    """
+
+    weighting: Literal["uniform", "samples"] = "uniform"
+
+    def init(self, setting: Setting) -> State:
+        return NoState()
+
+    def needs(self, state: State) -> frozenset[Need]:
+        return frozenset()
+
+    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+        return NoState()
+
+    def fold(self, plan: Plan, block: Updates) -> Partial:
+        from dragfl.arithmetic import combine
+
+        p = block.weight if self.weighting == "samples" else torch.ones_like(block.weight)
+        weights = torch.stack([p, inverse_norms(block.norm), torch.ones_like(p)])
+        weighted, directions, total = combine(weights, block.delta)
+        moving = (block.norm > EPS).sum()
+        sums = {"weighted": weighted, "p": p.sum(), "directions": directions, "moving": moving}
+        return Partial.of(block, sums, {"norm": block.norm}, total)
+
+    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+        step = (partial.sums["weighted"] / partial.sums["p"]).float()
+        return step, state, {"pairwise_cosine": pairwise_cosine(partial.sums)}
+

@@ -1,0 +1,54 @@
+"""Every error a user can cause or meet, each with the exit code of the command line.
+
+A message says what was wrong, the value seen, and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DragflError(Exception):
+    """Base of all errors raised on purpose; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class SpecError(DragflError, ValueError):
+    """The experiment, an argument or a name is wrong. Nothing was run."""
+
+    exit_code = 2
+
+
+class DataError(DragflError):
+    """Data are missing, damaged or do not fit the experiment."""
+
+    exit_code = 3
+
+
+class Diverged(DragflError):
+    """The model became non-finite or exploded; the last checkpoint is from before that."""
+
+    exit_code = 4
+
+
+class Interrupted(DragflError):
+    """The run was stopped before its end and can be resumed."""
+
+    exit_code = 5
+
+
+class DamagedRun(DragflError):
+    """A run directory cannot be read or is not what its own records say."""
+
+    exit_code = 6
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the closest known name, else the list of known names."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    return f"; known: {', '.join(names)}" if names else ""

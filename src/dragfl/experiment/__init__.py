@@ -1,0 +1,1 @@
+"""From a TOML file to a run directory: spec, run, checkpoint, resume."""

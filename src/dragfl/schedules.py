@@ -1,0 +1,67 @@
+"""A number that may change with the round: constant, linear, cosine or inverse square root.
+
+DRAG's bound keeps a floor proportional to c for any fixed c, so convergence needs a c that shrinks. In a spec:
+
+    c = 0.25
+    c = { kind = "linear", start = 0.25, end = 0.0, rounds = 600 }
+    c = { kind = "inverse_sqrt", start = 0.25, period = 10 }
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from dragfl.errors import SpecError
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """start at round 0; linear and cosine reach `end` after `rounds`; inverse_sqrt is start/sqrt(1 + t/period)."""
+
+    start: float
+    kind: Literal["constant", "linear", "cosine", "inverse_sqrt"] = "constant"
+    end: float = 0.0
+    rounds: int = 0
+    period: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind in ("linear", "cosine") and self.rounds < 1:
+            raise SpecError(
+                f"schedule '{self.kind}': rounds={self.rounds}; give the number of rounds until `end` is reached"
+            )
+        if self.period <= 0:
+            raise SpecError(f"schedule '{self.kind}': period={self.period}; give a number above 0")
+
+    def __call__(self, t: int) -> float:
+        if self.kind == "constant":
+            return self.start
+        if self.kind == "inverse_sqrt":
+            return self.start / math.sqrt(1.0 + t / self.period)
+        done = min(1.0, t / self.rounds)
+        fade = 1.0 - done if self.kind == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
+        return self.end + (self.start - self.end) * fade
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest value it takes or approaches."""
+        last = {"constant": self.start, "inverse_sqrt": 0.0}.get(self.kind, self.end)
+        return min(self.start, last), max(self.start, last)
+
+
+def at(value: float | Schedule, t: int) -> float:
+    """The value of a number or a schedule at round t."""
+    return value(t) if isinstance(value, Schedule) else float(value)
+
+
+def check_range(
+    owner: str, name: str, value: float | Schedule, low: float, high: float, *, open_low: bool = False
+) -> None:
+    """Raise where the number, or any value of the schedule, leaves [low, high] (or (low, high])."""
+    least, most = value.bounds if isinstance(value, Schedule) else (float(value), float(value))
+    # A schedule may approach an open lower end without reaching it.
+    below = least <= low if open_low and not isinstance(value, Schedule) else least < low
+    if below or most > high or not (math.isfinite(least) and math.isfinite(most)):
+        opening = "(" if open_low else "["
+        raise SpecError(f"{owner}: {name}={value} is outside {opening}{low:g}, {high:g}]; choose a value inside it")

@@ -1,0 +1,6 @@
+"""How an aggregated step moves the model: pairs (init, update)."""
+
+from dragfl.server_steps.momentum import Momentum
+from dragfl.server_steps.sgd import SGD
+
+SERVER_STEPS = {"sgd": SGD, "momentum": Momentum}

@@ -1,0 +1,51 @@
+"""Server momentum, as in FedAvgM.
+
+Hsu, Qi, Brown: Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification, 2019.
+
+    m <- beta m + Delta,    theta <- theta + lr m
+
+The effective step is 1/(1 - beta) times that of the plain server step with the same lr.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dragfl.errors import SpecError
+from dragfl.schedules import Schedule, at, check_range
+from dragfl.types import Now, Setting, State
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class MomentumState:
+    m: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """Heavy-ball momentum on the server.
+
+    | argument | symbol |
+    |---|---|
+    | lr | eta_g; a number or a schedule |
+    | beta | beta in [0, 1) |
+    """
+
+    lr: float | Schedule = 1.0
+    beta: float = 0.9
+
+    def __post_init__(self) -> None:
+        check_range("server momentum", "lr", self.lr, 0.0, 1e6)
+        if not 0.0 <= self.beta < 1.0:
+            raise SpecError(f"server momentum: beta={self.beta} is outside [0, 1); choose a value inside it")
+
+    def init(self, setting: Setting) -> State:
+        return MomentumState()
+
+    def update(self, state: State, step: Tensor, w: Tensor, now: Now) -> tuple[Tensor, State, Tensor | None]:
+        m = step if state.m is None else self.beta * state.m + step
+        return w + at(self.lr, now.t) * m, MomentumState(m), None

@@ -1,0 +1,33 @@
+"""The plain server step: theta <- theta + lr * Delta, with lr = 1 as in FedAvg."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dragfl.schedules import Schedule, at, check_range
+from dragfl.types import NoState, Now, Setting, State
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Move along the step.
+
+    | argument | symbol |
+    |---|---|
+    | lr | eta_g; a number or a schedule |
+    """
+
+    lr: float | Schedule = 1.0
+
+    def __post_init__(self) -> None:
+        check_range("server sgd", "lr", self.lr, 0.0, 1e6)
+
+    def init(self, setting: Setting) -> State:
+        return NoState()
+
+    def update(self, state: State, step: Tensor, w: Tensor, now: Now) -> tuple[Tensor, State, Tensor | None]:
+        return w + at(self.lr, now.t) * step, state, None
