@@ -1,7 +1,7 @@
 """The embedded default: 1,797 8x8 images of handwritten digits, with 16 levels of grey.
 
-The test set of E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository
-(1998), as scikit-learn ships it. Every fifth sample is test data.
+The test set of E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning
+Repository (1998), as scikit-learn ships it. Every fifth sample is test data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from dragfl.data.dataset import Dataset
 
 
 def load() -> Dataset:
-    with files("dragfl.data").joinpath("digits.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
+    with (
+        files("dragfl.data").joinpath("digits.npz").open("rb") as file,
+        np.load(file, allow_pickle=False) as stored,
+    ):
         x = torch.from_numpy(stored["images"]).unsqueeze(1)
         y = torch.from_numpy(stored["labels"].astype(np.int64))
     test = torch.arange(len(y)) % 5 == 4

@@ -1,0 +1,53 @@
+"""Clients that exist in the data: by_group, e.g. one client for each writer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dragfl.data.partitions.split import Split, check_clients
+from dragfl.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class ByGroup:
+    """A group of the dataset (`Dataset.groups`: writer, device, site) is never cut.
+
+    With as many clients as groups, client m is the m-th group; with fewer, groups are dealt at random, each
+    client getting as many groups as any other, give or take one.
+    """
+
+    wants_groups: ClassVar[bool] = True
+
+    def __call__(
+        self,
+        labels: NDArray[np.int64],
+        clients: int,
+        rng: np.random.Generator,
+        groups: NDArray[np.int64] | None = None,
+    ) -> Split:
+        check_clients("by_group", labels, clients)
+        if groups is None:
+            raise DataError(
+                "partition by_group: the dataset has no groups; give Dataset(groups=...) or an npz with a "
+                "`groups` column, one number for each training sample"
+            )
+        if len(groups) != len(labels):
+            raise DataError(
+                f"partition by_group: {len(groups)} groups for {len(labels)} samples; give one for each"
+            )
+        names, member = np.unique(groups, return_inverse=True)
+        if clients > len(names):
+            raise DataError(
+                f"partition by_group: {clients} clients but only {len(names)} groups; set clients.total to "
+                f"{len(names)} or fewer"
+            )
+        owner_of_group = np.arange(len(names)) % clients
+        if clients < len(names):
+            owner_of_group = rng.permutation(owner_of_group)
+        return Split.from_owner(owner_of_group[member.reshape(-1)], clients)

@@ -1,0 +1,118 @@
+"""A split: which samples each client holds; and the checks that every partition shares."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from dragfl.errors import DataError, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+class Shares(Protocol):
+    """What users of a split may rely on; `Split` stores its indices, `Resampled` draws them when asked."""
+
+    @property
+    def clients(self) -> int: ...
+
+    @property
+    def sizes(self) -> NDArray[np.int64]: ...
+
+    def of(self, client: int) -> NDArray[np.int64]:
+        """The samples of one client."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Client m holds the samples indices[offsets[m] : offsets[m + 1]]."""
+
+    indices: NDArray[np.int64]
+    offsets: NDArray[np.int64]  # (clients + 1,)
+
+    @property
+    def clients(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        return np.diff(self.offsets)
+
+    def of(self, client: int) -> NDArray[np.int64]:
+        """The samples of one client."""
+        return self.indices[self.offsets[client] : self.offsets[client + 1]]
+
+    @staticmethod
+    def from_parts(parts: Sequence[NDArray[np.int64]]) -> Split:
+        """Part m goes to client m."""
+        sizes = [len(part) for part in parts]
+        indices = np.concatenate(parts).astype(np.int64, copy=False)
+        return Split(indices, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+    @staticmethod
+    def from_owner(owner: NDArray[np.int64], clients: int) -> Split:
+        """Sample i goes to client owner[i]."""
+        sizes = np.bincount(owner, minlength=clients)
+        return Split(
+            np.argsort(owner, kind="stable"), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        )
+
+
+class Partition(Protocol):
+    """A frozen dataclass of settings, called to deal samples to clients; pure in its three arguments.
+
+    A partition that reads the group of every sample has a true attribute `wants_groups` and takes a fourth
+    argument.
+    """
+
+    def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> Shares: ...
+
+
+def check_clients(kind: str, labels: NDArray[np.int64], clients: int) -> None:
+    """At least one client and at least one sample for each."""
+    if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < 1:
+        raise SpecError(f"partition {kind}: clients={clients!r}; give a whole number of at least 1")
+    if clients > len(labels):
+        raise DataError(
+            f"partition {kind}: {len(labels)} samples are too few for {clients} clients; lower clients.total"
+        )
+
+
+def no_empty(kind: str, split: Split, advice: str) -> Split:
+    """The split itself, or an error that names what to change."""
+    empty = np.flatnonzero(split.sizes == 0)
+    if len(empty):
+        raise DataError(
+            f"partition {kind}: {len(empty)} of {split.clients} clients got no samples "
+            f"(first: {int(empty[0])}); {advice}"
+        )
+    return split
+
+
+def number(
+    kind: str, field: str, value: Any, low: float, high: float = math.inf, *, open_low: bool = False
+) -> None:
+    """A finite number in [low, high], or in (low, high]."""
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not good or value > high or value < low or (open_low and value == low):
+        bounds = f"above {low:g}" if open_low else f"of at least {low:g}"
+        upper = "" if high == math.inf else f" and at most {high:g}"
+        raise SpecError(f"partition {kind}: {field}={value!r}; give a number {bounds}{upper}")
+
+
+def whole(kind: str, field: str, value: Any, low: int) -> None:
+    """A whole number of at least `low`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+        raise SpecError(f"partition {kind}: {field}={value!r}; give a whole number of at least {low}")
+
+
+def class_count(labels: NDArray[np.int64]) -> int:
+    """Classes are numbered from 0: the largest label seen plus one."""
+    return int(labels.max()) + 1

@@ -1,0 +1,63 @@
+"""What a split is like, in numbers: sizes, classes held, and how far each client is from the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from dragfl.data.partitions.split import Shares
+
+SEEN = 2000  # of a larger population, this many evenly spaced clients are looked at
+
+
+def label_counts(
+    split: Shares, labels: NDArray[np.int64], classes: int, clients: Iterable[int] | None = None
+) -> NDArray[np.int64]:
+    """(clients, classes): how many samples of each class each client holds."""
+    chosen = range(split.clients) if clients is None else clients
+    return np.stack([np.bincount(labels[split.of(m)], minlength=classes) for m in chosen])
+
+
+@dataclass(frozen=True)
+class Summary:
+    """`total_variation` is the mean over clients of (1/2) sum_l |p_m(l) - p(l)|: 0 is iid, 1 is disjoint."""
+
+    clients: int
+    samples: int  # over all clients
+    seen: int  # clients looked at for the numbers below
+    size_min: int
+    size_median: float
+    size_max: int
+    classes_min: int
+    classes_median: float
+    classes_max: int
+    total_variation: float
+
+
+def summary(split: Shares, labels: NDArray[np.int64], classes: int) -> Summary:
+    """Sizes, classes per client and mean total-variation distance to the global label mix."""
+    sizes = split.sizes
+    step = max(1, -(-split.clients // SEEN))
+    counts = label_counts(split, labels, classes, range(0, split.clients, step))
+    held = (counts > 0).sum(1)
+    mix = counts / counts.sum(1, keepdims=True)
+    whole = np.bincount(labels, minlength=classes) / len(labels)
+    return Summary(
+        clients=split.clients,
+        samples=int(sizes.sum()),
+        seen=len(counts),
+        size_min=int(sizes.min()),
+        size_median=float(np.median(sizes)),
+        size_max=int(sizes.max()),
+        classes_min=int(held.min()),
+        classes_median=float(np.median(held)),
+        classes_max=int(held.max()),
+        total_variation=float(0.5 * np.abs(mix - whole).sum(1).mean()),
+    )
