@@ -1,0 +1,76 @@
+"""Federated learning on unlike data and among clients that may lie: DRAG, BR-DRAG and what they are compared with.
+
+The names below are the public ones; each is imported when it is first used, so `import dragfl` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragfl import attacks, data, functional, models, report, testing
+    from dragfl.data import partitions
+    from dragfl.data.dataset import Dataset
+    from dragfl.experiment.rundir import Run, load_run
+    from dragfl.experiment.runner import resume, run
+    from dragfl.experiment.simulation import simulate
+    from dragfl.experiment.spec import Experiment, load
+    from dragfl.types import Algorithm, RoundRecord, Updates
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Algorithm": "dragfl.types",
+    "Dataset": "dragfl.data.dataset",
+    "Experiment": "dragfl.experiment.spec",
+    "RoundRecord": "dragfl.types",
+    "Run": "dragfl.experiment.rundir",
+    "Updates": "dragfl.types",
+    "load": "dragfl.experiment.spec",
+    "load_run": "dragfl.experiment.rundir",
+    "resume": "dragfl.experiment.runner",
+    "run": "dragfl.experiment.runner",
+    "simulate": "dragfl.experiment.simulation",
+}
+_MODULES = {
+    "attacks": "dragfl.attacks",
+    "data": "dragfl.data",
+    "functional": "dragfl.functional",
+    "models": "dragfl.models",
+    "partitions": "dragfl.data.partitions",
+    "report": "dragfl.report",
+    "testing": "dragfl.testing",
+}
+__all__ = [
+    "Algorithm",
+    "Dataset",
+    "Experiment",
+    "RoundRecord",
+    "Run",
+    "Updates",
+    "attacks",
+    "data",
+    "functional",
+    "load",
+    "load_run",
+    "models",
+    "partitions",
+    "report",
+    "resume",
+    "run",
+    "simulate",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    raise AttributeError(f"module 'dragfl' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,46 @@
+"""Updates as users hold them: an (n, d) torch tensor or numpy array in, the same kind out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from dragfl.errors import SpecError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+Array = TypeVar("Array", "Tensor", "np.ndarray")
+
+
+def matrix(name: str, updates: Tensor | np.ndarray) -> Tensor:
+    """The updates as a checked (n, d) tensor, without a copy; `name` is whose argument it is."""
+    X = torch.from_numpy(updates) if isinstance(updates, np.ndarray) else updates
+    if not isinstance(X, torch.Tensor):
+        raise SpecError(f"{name}: updates are a {type(updates).__name__}; give an (n, d) torch tensor or numpy array")
+    if X.ndim != 2 or 0 in X.shape:
+        raise SpecError(f"{name}: updates have shape {tuple(X.shape)}; give (n, d) with n >= 1 and d >= 1")
+    if X.dtype not in (torch.float32, torch.float64):
+        raise SpecError(f"{name}: updates are {X.dtype}; convert them to float32 or float64")
+    return X.detach()
+
+
+def vector(name: str, what: str, value: Tensor | np.ndarray, X: Tensor) -> Tensor:
+    """A vector of the server's own as a checked (d,) tensor beside X."""
+    v = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+    if not isinstance(v, torch.Tensor) or v.shape != X.shape[1:]:
+        seen = tuple(v.shape) if isinstance(v, torch.Tensor) else type(value).__name__
+        raise SpecError(f"{name}: {what} is {seen} and the updates are {tuple(X.shape)}; give a ({X.shape[1]},) vector")
+    v = v.detach().to(device=X.device, dtype=X.dtype)
+    if not torch.isfinite(v).all():
+        raise SpecError(f"{name}: {what} holds a NaN or an infinity; it is the server's own, so mend it first")
+    return v
+
+
+def like(result: Tensor, updates: Array) -> Array:
+    """The result in the kind of the updates."""
+    return result.numpy() if isinstance(updates, np.ndarray) else result  # type: ignore[return-value]

@@ -1,0 +1,42 @@
+"""The command line: one file a command, thin; everything it does is a function call of the library."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from dragfl import __version__
+from dragfl.errors import DragflError
+
+DESCRIPTION = "Federated learning on unlike data and among clients that may lie: DRAG, BR-DRAG and their rivals."
+EPILOG = (
+    "exit codes: 0 done, 2 usage or spec, 3 data, 4 diverged, 5 interrupted and resumable, 6 damaged run. "
+    "`dragfl COMMAND --help` tells more."
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    from dragfl.cli import bench, data, demo, doctor, listing, report, resume, run
+
+    top = argparse.ArgumentParser(prog="dragfl", description=DESCRIPTION, epilog=EPILOG)
+    top.add_argument("--version", action="version", version=f"dragfl {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (demo, run, resume, report, data, listing, bench, doctor):
+        command.add(commands)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; the exit code is returned."""
+    args = parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except DragflError as error:
+        print(f"dragfl: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("dragfl: stopped at once; a run is resumable from its last checkpoint", file=sys.stderr)
+        return 5
+    except BrokenPipeError:  # the reader of our output has gone, as in `dragfl list | head`
+        sys.stderr.close()
+        return 0

@@ -1,0 +1,7 @@
+"""`python -m dragfl.cli`."""
+
+import sys
+
+from dragfl.cli import main
+
+sys.exit(main())

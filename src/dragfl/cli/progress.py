@@ -1,0 +1,69 @@
+"""What a user sees while rounds pass: a live line on a terminal, plain lines in a pipe, JSON on request."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dragfl.types import RoundRecord
+
+
+class Watch:
+    """Shows the records of one run after the other. Use as a context and call with every record."""
+
+    def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
+        self.quiet, self.as_json = quiet, as_json
+        self.live = not quiet and not as_json and sys.stdout.isatty()
+        self._label, self._rounds, self._accuracy = "", 0, ""
+        self._started = 0.0
+        self.seen = 0  # records since `begin`
+        self._bar = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("round {task.completed:.0f}/{task.total:.0f}  {task.fields[state]}"),
+            TimeRemainingColumn(),
+            console=Console(),
+            disable=not self.live,
+        )
+
+    def __enter__(self) -> Watch:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def begin(self, label: str, rounds: int, done: int = 0) -> None:
+        """A new run comes, of which `done` rounds are behind it."""
+        self._label, self._rounds, self._accuracy = label, rounds, ""
+        self._started, self.seen = time.perf_counter(), 0
+        self._task = self._bar.add_task(label, total=rounds, completed=done, state="")
+
+    def __call__(self, record: RoundRecord) -> None:
+        self.seen += 1
+        if self.as_json:
+            print(json.dumps({"run": self._label, "round": record.round, **record.metrics}), flush=True)
+        if self.quiet or self.as_json:
+            return
+        if record.accuracy is not None:
+            self._accuracy = f"accuracy {record.accuracy:.3f}"
+        state = "  ".join(part for part in (self._accuracy, drift(record)) if part)
+        if self.live:
+            self._bar.update(self._task, completed=record.round, state=state)
+        elif record.accuracy is not None:
+            seconds = time.perf_counter() - self._started
+            print(f"{self._label}: round {record.round}/{self._rounds}  {state}  {seconds:.1f} s", flush=True)
+
+
+def drift(record: RoundRecord) -> str:
+    """The drift of this round in a few words: mean divergence, or how much the updates agree."""
+    mean = record.metrics.get("divergence_mean")
+    if isinstance(mean, float):
+        return f"divergence {mean:.3f}"
+    agree = record.metrics.get("pairwise_cosine")
+    return f"agreement {agree:+.3f}" if isinstance(agree, float) else ""

@@ -1,0 +1,257 @@
+"""A round, spelled out once.
+
+    sample -> broadcast -> (root update) -> train and craft -> drop what is not finite -> fold -> finish
+    -> the correction's server half -> the server step -> record
+
+Everything here is a function of (federation, state): the state goes in and comes out as a value, draws are addressed
+by round and client, and sums are added in block order, so neither executors nor interruptions can change a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from dragfl.arithmetic import norm
+from dragfl.engine.worker import Folded, Job, Sent, put_rows
+from dragfl.errors import Diverged
+from dragfl.schedules import at
+from dragfl.types import Given, Now, Partial, RoundRecord, State, Updates, View
+
+if TYPE_CHECKING:
+    from dragfl.engine.federation import Federation
+
+EXPLODED = 1e6  # a model this many times longer than 1 + |w at the start| has diverged
+KEEP_BYTES = 1 << 30  # a cohort up to this size is kept between two passes; a larger one is trained twice
+
+
+@dataclass(frozen=True)
+class FederationState:
+    """Everything a run needs to go on: saved, restored and forked as one value (client states beside it)."""
+
+    t: int  # rounds completed
+    w: Tensor
+    correction: State
+    aggregate: State
+    server: State
+    attack: State
+    evaluate: Tensor | None = None  # the iterate to report, where that is not w
+
+
+def play(fed: Federation, state: FederationState) -> tuple[FederationState, RoundRecord]:
+    """One round of the federation."""
+    now = Now(state.t, at(fed.experiment.clients.lr, state.t), fed.experiment.seed, fed.nominal_steps)
+    cohort = sample(fed, now)
+    attackers = fed.attackers(now, cohort)
+    rule = fed.algorithm.aggregate
+    sent = fed.algorithm.correction.broadcast(state.correction, now)
+    needs = rule.needs(state.aggregate)
+
+    jobs = [_job(fed, state, now, sent, block, attackers) for block in fed.blocks(cohort)]
+    root = fed.worker.train_root(state.w, now) if "root" in needs else None
+    together = fed.experiment.attack is not None and fed.experiment.attack.knowledge != "own"
+    blocks: Iterable[Sent]
+    attack_state = state.attack
+    if together or "all" in needs:
+        kept = list(fed.executor.map(jobs))
+        if together:
+            kept, attack_state = craft_together(fed, kept, attackers, state.attack, now)
+        blocks = [_concat(kept)] if "all" in needs else kept
+    elif "mean" in needs and 4 * fed.setting.dim * len(cohort) <= KEEP_BYTES:
+        blocks = list(fed.executor.map(jobs))
+    else:
+        blocks = _Again(fed, jobs)
+
+    mean = mean_update(blocks) if "mean" in needs else None
+    plan = rule.begin(state.aggregate, now, Given(root=root, mean=mean), fed.setting)
+    log = _Log(fed, cohort, attackers)
+    total: Partial | None = None
+    extra: dict[str, Tensor] = {}
+    for block in blocks:
+        folded = fold(fed, plan, block)
+        log.add(block, folded)
+        total = _added(total, folded.partial)
+        for name, value in folded.extra.items():
+            extra[name] = extra[name] + value if name in extra else value
+    metrics = log.metrics(now, sent, state.w)
+
+    if total is None:  # nobody sent anything usable: model, reference and momenta stay as they are
+        after = replace(state, t=state.t + 1)
+        return after, log.record(after.t, {**metrics, "skipped": "no usable update"}, None)
+    step, aggregate, rule_metrics = rule.finish(state.aggregate, plan, total)
+    sums = {**extra, "delta": total.total, "count": torch.tensor(float(total.count))}
+    step, correction = fed.algorithm.correction.server_finish(state.correction, sums, step, fed.setting, now)
+    w, server, evaluate = fed.algorithm.server.update(state.server, step, state.w, now)
+    check_finite(fed, w, state.t + 1)
+    fed.store.commit()
+    after = FederationState(state.t + 1, w, correction, aggregate, server, attack_state, evaluate)
+    return after, log.record(after.t, {**metrics, **_step_metrics(step, total), **rule_metrics}, total)
+
+
+def sample(fed: Federation, now: Now) -> tuple[int, ...]:
+    """The clients of this round, without replacement, in order of their number."""
+    total, size = fed.setting.clients, fed.setting.per_round
+    if size == total:
+        return tuple(range(total))
+    return tuple(sorted(now.rng("sample").choice(total, size, replace=False).tolist()))
+
+
+def fold(fed: Federation, plan: Any, block: Sent) -> Folded:
+    """Drop what is not finite, fold the rest, and stage the state of the clients that were used."""
+    used = block.usable()
+    updates = block.updates if used.all() else block.updates.select(used)
+    for m, keep, state in zip(block.updates.client.tolist(), used.tolist(), block.states, strict=True):
+        if keep:
+            fed.store.stage(m, state)
+    if not len(updates):
+        return Folded(None, {}, used)
+    extra = {name: value.sum(0).double() for name, value in updates.extra.items()}
+    return Folded(fed.algorithm.aggregate.fold(plan, updates), extra, used)
+
+
+def mean_update(blocks: Iterable[Sent]) -> Tensor | None:
+    """The mean of this round's usable updates, for a rule that must know it before it folds."""
+    total: Tensor | None = None
+    count = 0
+    for block in blocks:
+        used = block.usable()
+        if used.any():
+            part = block.updates.delta[used].sum(0).double()
+            total = part if total is None else total + part
+            count += int(used.sum())
+    return None if total is None else (total / count).float()
+
+
+def craft_together(
+    fed: Federation, kept: list[Sent], attackers: frozenset[int], attack_state: State, now: Now
+) -> tuple[list[Sent], State]:
+    """Attackers that know more than themselves craft when every clean update of the round is in."""
+    attack = fed.experiment.attack
+    everyone = Updates.concat([block.updates for block in kept])
+    bad = torch.tensor([m in attackers for m in everyone.client.tolist()])
+    if attack is None or not bad.any():
+        return kept, attack_state
+    honest = everyone.select(~bad) if attack.knowledge == "omniscient" else None
+    view = View(everyone.select(bad), honest, fed.setting)
+    crafted, attack_state = attack.craft(attack_state, view, now)
+    everyone = put_rows(everyone, bad.nonzero().flatten(), crafted)
+    out, first = [], 0
+    for block in kept:
+        rows = torch.arange(first, first + len(block.updates))
+        out.append(replace(block, updates=everyone.select(rows)))
+        first += len(block.updates)
+    return out, attack_state
+
+
+def check_finite(fed: Federation, w: Tensor, round: int) -> None:
+    """Stop before a model that is lost is kept or checkpointed."""
+    size = norm(w)
+    if not size <= EXPLODED * (1.0 + fed.initial_norm):
+        what = "is not finite" if not size < float("inf") else f"has norm {size:.3g}"
+        raise Diverged(
+            f"diverged in round {round}: the model {what} (it started at {fed.initial_norm:.3g}); "
+            "lower clients.lr, the server lr or c, or use a robust aggregate if clients attack"
+        )
+
+
+def _job(
+    fed: Federation,
+    state: FederationState,
+    now: Now,
+    sent: Mapping[str, Tensor],
+    clients: tuple[int, ...],
+    attackers: frozenset[int],
+) -> Job:
+    own = fed.experiment.attack is not None and fed.experiment.attack.knowledge == "own"
+    states = tuple(fed.store.read(m) for m in clients)
+    crafting = attackers.intersection(clients) if own else frozenset[int]()
+    return Job(clients, state.w, sent, now, states, crafting, state.attack)
+
+
+class _Again:
+    """Blocks that are trained each time they are asked for, with the same bits: no more than one is alive."""
+
+    def __init__(self, fed: Federation, jobs: list[Job]) -> None:
+        self._fed, self._jobs = fed, jobs
+
+    def __iter__(self) -> Iterator[Sent]:
+        return iter(self._fed.executor.map(self._jobs))
+
+
+def _concat(kept: list[Sent]) -> Sent:
+    return Sent(
+        Updates.concat([b.updates for b in kept]),
+        sum((b.loss for b in kept), ()),
+        sum((b.steps for b in kept), ()),
+        sum((b.states for b in kept), ()),
+    )
+
+
+def _added(total: Partial | None, part: Partial | None) -> Partial | None:
+    if total is None or part is None:
+        return total if part is None else part
+    return total + part
+
+
+def _step_metrics(step: Tensor, total: Partial) -> dict[str, float]:
+    step_norm, mean_norm = norm(step), norm(total.mean)
+    ratio = {"step_ratio": step_norm / mean_norm} if mean_norm > 0 else {}
+    return {"step_norm": step_norm, "mean_norm": mean_norm, **ratio}
+
+
+class _Log:
+    """Collects what the record of a round needs while its blocks pass by."""
+
+    def __init__(self, fed: Federation, cohort: tuple[int, ...], attackers: frozenset[int]) -> None:
+        self.cohort, self.attackers = cohort, attackers
+        self.used: list[bool] = []
+        self.loss: list[float] = []
+        self.steps: list[int] = []
+        self.bytes_up = 0
+
+    def add(self, block: Sent, folded: Folded) -> None:
+        self.used += folded.used.tolist()
+        self.loss += block.loss
+        self.steps += block.steps
+        self.bytes_up += block.bytes_up
+
+    def metrics(self, now: Now, sent: Mapping[str, Tensor], w: Tensor) -> dict[str, float | int | str]:
+        down = w.nbytes + sum(value.nbytes for value in sent.values())
+        return {
+            "sampled": len(self.cohort),
+            "used": sum(self.used),
+            "dropped_nonfinite": len(self.used) - sum(self.used),
+            "attackers": len(self.attackers),
+            "lr": now.lr,
+            "train_loss": _json_number(sum(self.loss) / len(self.loss)),
+            "bytes_down": down * len(self.cohort),
+            "bytes_up": self.bytes_up,
+        }
+
+    def record(self, round: int, metrics: Mapping[str, Any], total: Partial | None) -> RoundRecord:
+        clients: dict[str, list[Any]] = {
+            "client": list(self.cohort),
+            "attacker": [m in self.attackers for m in self.cohort],
+            "dropped": [not used for used in self.used],
+            "steps": self.steps,
+            "loss": [_short(value) for value in self.loss],
+        }
+        for name, values in (total.per_client if total else {}).items():
+            rest = iter(values.tolist())
+            clients[name] = [_short(next(rest)) if used else None for used in self.used]
+        return RoundRecord(round, {name: _json_number(value) for name, value in metrics.items()}, clients, {})
+
+
+def _short(value: float) -> float | None:
+    """Six digits are plenty for a picture and keep the files small; JSON knows no NaN."""
+    number = float(f"{value:.6g}")
+    return number if abs(number) < float("inf") else None
+
+
+def _json_number(value: Any) -> Any:
+    """NaN and infinities as words, since JSON has no number for them."""
+    return value if not isinstance(value, float) or abs(value) < float("inf") else str(value)

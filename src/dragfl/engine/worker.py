@@ -1,0 +1,168 @@
+"""One worker: a model, the data, and the three things it can be asked to do: train a block, the root, or evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragfl.arithmetic import finite_rows
+from dragfl.data.dataset import Dataset
+from dragfl.data.partitions import Split
+from dragfl.experiment.sections import Clients, Range, Root
+from dragfl.rng import rng
+from dragfl.training.batches import draw, steps_in
+from dragfl.training.loop import Loop
+from dragfl.types import Affine, Attack, Correction, Done, Now, Partial, Setting, State, Updates, View
+
+
+@dataclass(frozen=True)
+class Job:
+    """A block of clients to train from w; `states` is what each keeps, in the same order."""
+
+    clients: tuple[int, ...]
+    w: Tensor
+    sent: Mapping[str, Tensor]
+    now: Now
+    states: tuple[Mapping[str, Tensor], ...]
+    attackers: frozenset[int] = frozenset()  # those whose update is crafted here, from nothing but itself
+    attack_state: State = None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What the server receives of a block, and what it can know of it."""
+
+    updates: Updates
+    loss: tuple[float, ...]
+    steps: tuple[int, ...]
+    states: tuple[Mapping[str, Tensor], ...]
+
+    @property
+    def bytes_up(self) -> int:
+        return self.updates.delta.nbytes + sum(value.nbytes for value in self.updates.extra.values())
+
+    def usable(self) -> Tensor:
+        """(k,) bool: whose update and extras are finite. The one place where the engine drops updates."""
+        keep = finite_rows(self.updates.norm)
+        for value in self.updates.extra.values():
+            keep = keep & torch.isfinite(value.reshape(len(value), -1)).all(1)
+        return keep
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A block after the aggregate: its partial, the sums of its extras, and the mask of who was used."""
+
+    partial: Partial | None
+    extra: Mapping[str, Tensor]
+    used: Tensor
+
+
+class Worker:
+    """Holds what is fixed for a run; every call is a function of its arguments."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        dataset: Dataset,
+        split: Split,
+        root: tuple[Tensor, Tensor] | None,
+        clients: Clients,
+        root_spec: Root | None,
+        correction: Correction,
+        attack: Attack | None,
+        setting: Setting,
+        test_block: int,
+    ) -> None:
+        self.loop, self.dataset, self.split, self.root = loop, dataset, split, root
+        self.clients, self.root_spec, self.correction, self.attack = clients, root_spec, correction, attack
+        self.setting, self.test_block = setting, test_block
+
+    def train(self, job: Job) -> Sent:
+        """Train every client of the block from the same model and craft what its attackers send."""
+        k = len(job.clients)
+        delta = torch.empty(k, self.setting.dim, device=job.w.device)
+        loss, steps, states, extras, weight = [], [], [], [], []
+        for i, m in enumerate(job.clients):
+            mine = self.split.of(m)
+            count = self._steps(job.now.seed, m, len(mine))
+            batches = draw(
+                job.now.rng("batch", m), len(mine), count, self.clients.batch_size, self.clients.sampling
+            )
+            affine = self.correction.affine(job.states[i], job.sent, job.now)
+            rows = [mine[batch] for batch in batches]
+            loss.append(self.loop.train(job.w, self.dataset.x, self.dataset.y, rows, job.now.lr, affine, delta[i]))
+            done = Done(delta[i], count, job.now.lr, len(mine))
+            extra, state = self.correction.client_finish(done, job.states[i], job.sent, job.now)
+            steps.append(count)
+            states.append(state)
+            extras.append(extra)
+            weight.append(float(len(mine)))
+        updates = Updates(
+            delta,
+            torch.tensor(weight, dtype=torch.float64, device=delta.device),
+            torch.tensor(job.clients),
+            {name: torch.stack([extra[name] for extra in extras]) for name in extras[0]},
+        )
+        return Sent(self._crafted(job, updates), tuple(loss), tuple(steps), tuple(states))
+
+    def train_root(self, w: Tensor, now: Now) -> Tensor:
+        """The server's own update: the same local steps on the root data."""
+        assert self.root is not None and self.root_spec is not None
+        x, y = self.root
+        draws = now.rng("root")
+        count = self._nominal_steps(len(y))
+        if self.root_spec.fixed_batch:
+            batches = draw(draws, len(y), 1, self.root_spec.fixed_batch, "replacement") * count
+        else:
+            batches = draw(draws, len(y), count, self.clients.batch_size, self.clients.sampling)
+        out = torch.empty_like(w)
+        self.loop.train(w, x, y, batches, now.lr, Affine(), out, accumulate=self.root_spec.accumulate)
+        return out
+
+    def evaluate(self, w: Tensor) -> tuple[float, float]:
+        """(accuracy, loss) on the test set."""
+        return self.loop.evaluate(w, self.dataset.test_x, self.dataset.test_y, self.test_block)
+
+    def _steps(self, seed: int, client: int, samples: int) -> int:
+        """The local steps of a client; from a range each client has one number for the whole run."""
+        span = self.clients.local_steps if self.clients.local_epochs is None else self.clients.local_epochs
+        number = _in_range(span, seed, client)
+        return number if self.clients.local_epochs is None else steps_in(number, samples, self.clients.batch_size)
+
+    def _nominal_steps(self, samples: int) -> int:
+        """The largest number of steps a client may make, which the server makes too."""
+        span = self.clients.local_steps if self.clients.local_epochs is None else self.clients.local_epochs
+        number = span[1] if isinstance(span, tuple) else span or 1
+        return number if self.clients.local_epochs is None else steps_in(number, samples, self.clients.batch_size)
+
+    def _crafted(self, job: Job, updates: Updates) -> Updates:
+        """The block as sent: attackers that know only themselves replace their rows here."""
+        rows = [i for i, m in enumerate(job.clients) if m in job.attackers]
+        if self.attack is None or not rows:
+            return updates
+        index = torch.tensor(rows)
+        crafted, _ = self.attack.craft(job.attack_state, View(updates.select(index), setting=self.setting), job.now)
+        return put_rows(updates, index, crafted)
+
+
+def put_rows(updates: Updates, index: Tensor, crafted: Updates) -> Updates:
+    """The updates with some rows replaced by what attackers send."""
+    delta, weight = updates.delta.clone(), updates.weight.clone()
+    delta[index], weight[index] = crafted.delta, crafted.weight
+    extra = {name: value.clone() for name, value in updates.extra.items()}
+    for name, value in extra.items():
+        value[index] = crafted.extra[name]
+    return replace(updates, delta=delta, weight=weight, extra=extra)
+
+
+def _in_range(span: Range | None, seed: int, client: int) -> int:
+    if isinstance(span, tuple):
+        return int(rng(seed, "local_work", client).integers(span[0], span[1] + 1))
+    return span or 1
+
+

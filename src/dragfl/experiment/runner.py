@@ -1,0 +1,192 @@
+"""Run an experiment into a directory and resume it from there, with the same bytes as if it was never stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from safetensors.torch import save_file
+
+from dragfl.errors import DamagedRun, Diverged, Interrupted, SpecError
+from dragfl.experiment import checkpoint, durable
+from dragfl.experiment.lock import locked
+from dragfl.experiment.machine import describe_machine
+from dragfl.experiment.rundir import CLIENTS, INFO, METRICS, MODEL, RESULT, SPEC, TIMING, Run, load_run
+from dragfl.experiment.simulation import Simulation
+from dragfl.experiment.spec import Experiment, load
+from dragfl.types import OnRecord, RoundRecord
+
+LOGS = (METRICS, CLIENTS, TIMING)
+
+
+def run(
+    experiment: Experiment,
+    out: str | Path | None = None,
+    *,
+    on_record: OnRecord | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Run:
+    """Run an experiment into a new directory (default runs/NAME). The same experiment finished there is not repeated."""
+    folder = Path(out) if out is not None else Path("runs") / experiment.name
+    if (folder / SPEC).exists():
+        return _existing(folder, experiment)
+    if folder.exists() and any(folder.iterdir()):
+        raise SpecError(f"{folder}: exists and is not a run directory; choose another place")
+    simulation = Simulation(experiment)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        durable.write_json(folder / INFO, describe_machine(simulation.experiment.seed, simulation.federation.setting))
+        durable.write_text(folder / SPEC, simulation.experiment.to_toml())
+        return _drive(simulation, folder, on_record, should_stop)
+
+
+def resume(
+    path: str | Path,
+    experiment: Experiment | None = None,
+    *,
+    on_record: OnRecord | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Run:
+    """Go on with a run that was stopped or killed. Give the experiment where its spec holds objects of your own."""
+    done = load_run(path)
+    if done.finished:
+        return done
+    if experiment is None:
+        try:
+            experiment = load(done.spec)
+        except SpecError as error:
+            raise DamagedRun(f"{done.path / SPEC}: {error}") from None
+    elif not same_spec(experiment, done):
+        raise SpecError(f"{done.path}: was made by another experiment; compare {done.path / SPEC} with yours")
+    with locked(done.path):
+        simulation = Simulation(experiment)
+        restored = checkpoint.load(done.path, simulation.federation)
+        lengths = {name: 0 for name in LOGS}
+        if restored is not None:
+            simulation.state, lengths = restored
+        for name in LOGS:
+            _cut(done.path / name, lengths[name])
+        return _drive(simulation, done.path, on_record, should_stop)
+
+
+def same_spec(experiment: Experiment, done: Run) -> bool:
+    """Whether a run directory is of this experiment; what only the machine decides is left out where not given."""
+    mine, theirs = json.loads(json.dumps(experiment.tables())), json.loads(json.dumps(done.spec))
+    if "block" not in mine["engine"]:
+        theirs.get("engine", {}).pop("block", None)
+    return bool(mine == theirs)
+
+
+def _existing(folder: Path, experiment: Experiment) -> Run:
+    done = load_run(folder)
+    if not same_spec(experiment, done):
+        raise SpecError(f"{folder}: holds a run of another experiment; choose another name or --out, or delete it")
+    if not done.finished:
+        raise SpecError(f"{folder}: holds this run, unfinished; go on with: dragfl resume {folder}")
+    return done
+
+
+def _drive(
+    simulation: Simulation, folder: Path, on_record: OnRecord | None, should_stop: Callable[[], bool]
+) -> Run:
+    """Play the rounds that are left, logging each; checkpoint on the way, at the end and when asked to stop."""
+    every, target = simulation.experiment.checkpoint.every, simulation.experiment.target_accuracy
+    stopped_by = _reached(folder, simulation) or "rounds"
+    with _Logs(folder) as logs:
+        while not simulation.done and stopped_by == "rounds":
+            try:
+                record = simulation.step()
+            except Diverged as error:
+                _write_result(folder, "diverged", str(error))
+                raise
+            logs.write(record)
+            if on_record is not None:
+                on_record(record)
+            if simulation.experiment.stop_at_target and (record.accuracy or 0.0) >= (target or 2.0):
+                stopped_by = "target"
+            ending = simulation.done or stopped_by != "rounds"
+            stop = not ending and should_stop()
+            if ending or stop or record.round % every == 0:
+                checkpoint.save(folder, simulation.federation, simulation.state, logs.lengths())
+            if stop:
+                raise Interrupted(f"stopped after round {record.round}; go on with: dragfl resume {folder}")
+    named = simulation.model()
+    durable.write(folder / MODEL, lambda temporary: save_file(named, temporary))
+    _write_result(folder, stopped_by)
+    return load_run(folder)
+
+
+def _reached(folder: Path, simulation: Simulation) -> str | None:
+    """`target` if the logged rounds already stopped at it: a run killed between its last round and its result."""
+    target = simulation.experiment.target_accuracy
+    reached = simulation.experiment.stop_at_target and target is not None and Run(folder).rounds_to(target)
+    return "target" if reached else None
+
+
+class _Logs:
+    """The three logs: a line a round each, flushed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> _Logs:
+        self._files: dict[str, IO[bytes]] = {name: (self._folder / name).open("ab") for name in LOGS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            try:
+                file.close()
+            except OSError:  # a line that a full disk refused is cut off by resume
+                pass
+
+    def write(self, record: RoundRecord) -> None:
+        for name, values in ((METRICS, record.metrics), (CLIENTS, record.clients), (TIMING, record.timing)):
+            line = json.dumps({"round": record.round, **values}, separators=(",", ":"), allow_nan=False)
+            try:
+                self._files[name].write(line.encode() + b"\n")
+                self._files[name].flush()
+            except OSError as error:
+                raise durable.storage_error(self._folder / name, error) from error
+
+    def lengths(self) -> dict[str, int]:
+        """The byte length of each log, made durable."""
+        for file in self._files.values():
+            os.fsync(file.fileno())
+        return {name: file.tell() for name, file in self._files.items()}
+
+
+def _cut(path: Path, length: int) -> None:
+    """Cut a log back to what it was at the checkpoint."""
+    size = path.stat().st_size if path.exists() else 0
+    if size < length:
+        raise DamagedRun(f"{path}: {size} bytes, but {length} at the last checkpoint; restore the file or run again")
+    if size > length:
+        os.truncate(path, length)
+
+
+def _write_result(folder: Path, stopped_by: str, message: str | None = None) -> None:
+    """The summary, computed from the log itself."""
+    done = Run(folder)
+    target = done.spec.get("target_accuracy")
+    accuracies = [value for _, value in done.accuracy]
+    result: dict[str, Any] = {
+        "rounds": len(done.metrics),
+        "accuracy": accuracies[-1] if accuracies else None,
+        "best_accuracy": max(accuracies, default=None),
+        "target_accuracy": target,
+        "rounds_to_target": None if target is None else done.rounds_to(target),
+        "stopped_by": stopped_by,
+        "bytes_down": _total(done.metrics, "bytes_down"),
+        "bytes_up": _total(done.metrics, "bytes_up"),
+    }
+    durable.write_json(folder / RESULT, result | ({"message": message} if message else {}))
+
+
+def _total(metrics: list[dict[str, Any]], name: str) -> int:
+    return sum(int(row[name]) for row in metrics)
+
+

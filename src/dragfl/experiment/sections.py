@@ -1,0 +1,119 @@
+"""The tables of an experiment: what may be set, its default, and what is checked before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dragfl.errors import SpecError
+from dragfl.schedules import Schedule, check_range
+from dragfl.training.batches import Sampling
+
+Range = int | tuple[int, int]
+
+
+def at_least(where: str, value: float | None, low: float) -> None:
+    if value is not None and not value >= low:
+        raise SpecError(f"{where}: {value} is below {low:g}; give at least {low:g}")
+
+
+def check_span(where: str, value: Range | None) -> None:
+    low, high = value if isinstance(value, tuple) else (value, value)
+    at_least(where, low, 1)
+    if low is not None and high is not None and high < low:
+        raise SpecError(f"{where}: the range [{low}, {high}] is empty; give [least, most]")
+
+
+@dataclass(frozen=True)
+class Data:
+    """`[data]`"""
+
+    dataset: Any = "digits"  # a name, or a Dataset from Python
+    partition: Any = field(default_factory=lambda: {"kind": "iid"})
+
+
+@dataclass(frozen=True)
+class Root:
+    """`[root]`: the server's trusted data, split off the training set."""
+
+    size: int = 100
+    disjoint: bool = True  # removed from the clients' data
+    source: Literal["train", "test"] = "train"  # written `from`; "test" repeats the authors' leak
+    accumulate: bool = False  # never clear the gradient between root steps, as the authors' code
+    fixed_batch: int | None = None  # one minibatch of this size for all root steps (800 in the authors' code)
+
+    def __post_init__(self) -> None:
+        at_least("root.size", self.size, 1)
+        at_least("root.fixed_batch", self.fixed_batch, 1)
+
+
+@dataclass(frozen=True)
+class Clients:
+    """`[clients]`"""
+
+    total: int = 20
+    per_round: int | None = None  # default: all
+    local_steps: Range | None = None  # default 5; [least, most]: fixed for each client, unequal between them
+    local_epochs: Range | None = None
+    batch_size: int = 20
+    lr: float | Schedule = 0.1
+    sampling: Sampling = "replacement"
+
+    def __post_init__(self) -> None:
+        at_least("clients.total", self.total, 1)
+        at_least("clients.per_round", self.per_round, 1)
+        at_least("clients.batch_size", self.batch_size, 1)
+        check_range("clients", "lr", self.lr, 0.0, 1e6)
+        check_span("clients.local_steps", self.local_steps)
+        check_span("clients.local_epochs", self.local_epochs)
+        if self.per_round is not None and self.per_round > self.total:
+            raise SpecError(
+                f"clients.per_round: {self.per_round} is more than clients.total = {self.total}; "
+                "lower per_round or raise total"
+            )
+        if self.local_steps is not None and self.local_epochs is not None:
+            raise SpecError("clients: both local_steps and local_epochs are given; remove one")
+
+
+@dataclass(frozen=True)
+class Attackers:
+    """The keys of `[attack]` that are not the attack's own."""
+
+    attackers: int
+    redraw: bool = False  # draw anew among the sampled clients every round, as the authors' code
+
+    def __post_init__(self) -> None:
+        at_least("attack.attackers", self.attackers, 0)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """`[evaluation]`"""
+
+    every: int = 10
+    block: int = 1000  # test samples at a time; part of the spec, since it orders the sums
+
+    def __post_init__(self) -> None:
+        at_least("evaluation.every", self.every, 1)
+        at_least("evaluation.block", self.block, 1)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """`[checkpoint]`"""
+
+    every: int = 10
+
+    def __post_init__(self) -> None:
+        at_least("checkpoint.every", self.every, 1)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`[engine]`"""
+
+    device: str = "cpu"
+    block: int | None = None  # clients folded together; default by the size of the model
+
+    def __post_init__(self) -> None:
+        at_least("engine.block", self.block, 1)

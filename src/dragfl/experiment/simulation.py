@@ -1,0 +1,87 @@
+"""A federation as something to loop over: `for record in dragfl.simulate(experiment): ...`."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dragfl.engine.federation import Federation, prepare
+from dragfl.engine.round import FederationState, play
+from dragfl.engine.threads import one_thread
+from dragfl.experiment.spec import Experiment
+from dragfl.types import RoundRecord
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Simulation:
+    """The rounds of an experiment, one at a time, in memory. Stop whenever you like; the state stays where it is."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.federation: Federation = prepare(experiment)
+        self.state: FederationState = self.federation.start()
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.federation.experiment
+
+    def __iter__(self) -> Iterator[RoundRecord]:
+        while not self.done:
+            yield self.step()
+
+    @property
+    def done(self) -> bool:
+        return self.state.t >= self.experiment.rounds
+
+    def step(self) -> RoundRecord:
+        """Play one round; evaluate where the experiment says so."""
+        started = time.perf_counter()
+        with one_thread():
+            self.state, record = play(self.federation, self.state)
+            trained = time.perf_counter()
+            if record.round % self.experiment.evaluation.every == 0 or self.done:
+                accuracy, loss = self.evaluate()
+                record = replace(record, metrics={**record.metrics, "accuracy": accuracy, "loss": _number(loss)})
+        ended = time.perf_counter()
+        timing = {
+            "seconds": ended - started,
+            "evaluation_seconds": ended - trained,
+            "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MAXRSS_PER_MB,
+        }
+        return replace(record, timing=timing)
+
+    def evaluate(self) -> tuple[float, float]:
+        """(accuracy, loss) of the current model on the test data."""
+        return self.federation.worker.evaluate(self.reported)
+
+    @property
+    def reported(self) -> Tensor:
+        """The flat model to report: the current one, unless the algorithm names another iterate."""
+        return self.state.w if self.state.evaluate is None else self.state.evaluate
+
+    def model(self) -> dict[str, Tensor]:
+        """The current model as a state dict."""
+        return self.federation.model.named(self.reported)
+
+
+def simulate(experiment: Experiment) -> Simulation:
+    """Run an experiment in memory, round by round.
+
+    >>> import dragfl
+    >>> experiment = dragfl.load({"rounds": 2, "model": {"name": "logistic"}})
+    >>> [record.round for record in dragfl.simulate(experiment)]
+    [1, 2]
+    """
+    return Simulation(experiment)
+
+
+_MAXRSS_PER_MB = 1024.0 if sys.platform != "darwin" else 1024.0**2  # kilobytes on Linux, bytes on macOS
+
+
+def _number(value: float) -> float | str:
+    return value if abs(value) < float("inf") else str(value)

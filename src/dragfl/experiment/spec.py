@@ -1,0 +1,295 @@
+"""The experiment: a TOML file with `key=value` overrides, checked and resolved. Needs no torch.
+
+    experiment = dragfl.load("drag.toml", "algorithm.c=0.1")
+    experiment = dragfl.load({"rounds": 50, "algorithm": {"name": "drag"}})
+
+Wherever a spec has a name, Python code may put the object itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from dragfl import data
+from dragfl.algorithms import PARTS, expand
+from dragfl.attacks import ATTACKS
+from dragfl.data.partitions import PARTITIONS, Partition
+from dragfl.errors import SpecError, nearest
+from dragfl.experiment import sections
+from dragfl.experiment.names import build, convert, describe, look_up, without_none
+from dragfl.models import MODELS
+from dragfl.types import Algorithm, Attack, Setting
+
+METHODS = {
+    "correction": ("fields", "init", "broadcast", "affine", "client_finish", "server_finish"),
+    "aggregate": ("init", "needs", "begin", "fold", "finish"),
+    "server": ("init", "update"),
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """`[model]`: what makes the module, and its settings."""
+
+    make: Any  # (shape, classes, **settings) -> nn.Module, or an nn.Module
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    double_softmax: bool = False
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked experiment; made by `dragfl.load`."""
+
+    name: str
+    seed: int
+    rounds: int
+    target_accuracy: float | None
+    stop_at_target: bool
+    dataset: Any  # a name, or a Dataset
+    partition: Partition
+    root: sections.Root | None
+    clients: sections.Clients
+    algorithm: Algorithm
+    attack: Attack | None
+    attackers: sections.Attackers
+    model: Model
+    evaluation: sections.Evaluation
+    checkpoint: sections.Checkpoint
+    engine: sections.Engine
+
+    def tables(self) -> dict[str, Any]:
+        """The resolved spec as plain tables: loading them again gives the same experiment."""
+        name = self.dataset if isinstance(self.dataset, str) else f"object:{self.dataset.name}"
+        root = {**dataclasses.asdict(self.root), "from": self.root.source} if self.root else None
+        if root:
+            del root["source"]
+        model = describe(self.model.make, MODELS) | dict(self.model.settings)
+        tables = {
+            "name": self.name,
+            "seed": self.seed,
+            "rounds": self.rounds,
+            "target_accuracy": self.target_accuracy,
+            "stop_at_target": self.stop_at_target,
+            "data": {"dataset": name, "partition": describe(self.partition, PARTITIONS, key="kind")},
+            "root": root,
+            "clients": dataclasses.asdict(self.clients),
+            "algorithm": {
+                "name": self.algorithm.name,
+                **{part: describe(getattr(self.algorithm, part), registry) for part, registry in PARTS.items()},
+            },
+            "attack": describe(self.attack, ATTACKS) | dataclasses.asdict(self.attackers) if self.attack else None,
+            "model": model | {"double_softmax": self.model.double_softmax},
+            "evaluation": dataclasses.asdict(self.evaluation),
+            "checkpoint": dataclasses.asdict(self.checkpoint),
+            "engine": dataclasses.asdict(self.engine),
+        }
+        return without_none(tables)
+
+    def to_toml(self) -> str:
+        return tomli_w.dumps(self.tables())
+
+
+TABLES = ("data", "root", "clients", "algorithm", "algorithms", "attack", "model", "evaluation", "checkpoint", "engine")
+
+
+@dataclass(frozen=True)
+class Top:
+    """The keys outside any table."""
+
+    name: str = "run"
+    seed: int = 0
+    rounds: int = 100
+    target_accuracy: float | None = None
+    stop_at_target: bool = False
+
+    def __post_init__(self) -> None:
+        sections.at_least("rounds", self.rounds, 1)
+        sections.at_least("seed", self.seed, 0)
+        if self.target_accuracy is not None and not 0.0 < self.target_accuracy <= 1.0:
+            raise SpecError(f"target_accuracy: {self.target_accuracy} is outside (0, 1]; give a share such as 0.8")
+        if self.stop_at_target and self.target_accuracy is None:
+            raise SpecError("stop_at_target: there is no target_accuracy to stop at; set it as well")
+        if not self.name or self.name in (".", "..") or any(c in self.name for c in "/\\\0\n"):
+            raise SpecError(f"name: {self.name!r} cannot name a run directory; use letters, digits, '-' and '_'")
+
+
+def load(source: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
+    """Read, override, check and resolve an experiment."""
+    return resolve(override(read(source), overrides))
+
+
+def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a TOML file or of a mapping."""
+    if isinstance(source, Mapping):
+        return {k: dict(v) if isinstance(v, Mapping) else v for k, v in source.items()}
+    try:
+        return tomllib.loads(Path(source).read_text())
+    except FileNotFoundError:
+        raise SpecError(f"{source}: no such file; give a TOML experiment") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SpecError(f"{source}: cannot be read as TOML: {error}") from None
+
+
+def override(tables: dict[str, Any], overrides: tuple[str, ...] | list[str]) -> dict[str, Any]:
+    """Apply `a.b=value`, each value a TOML literal or a bare word.
+
+    Setting `algorithm.name` replaces the whole table by the preset's defaults plus its `[algorithms.NAME]` table.
+    """
+    tables = copy.copy(tables)
+    parsed = [parse_override(text) for text in overrides]
+    # The name first: it replaces the table that the other algorithm.* overrides then change.
+    for path, value in sorted(parsed, key=lambda item: item[0] != ["algorithm", "name"]):
+        if path == ["algorithm", "name"]:
+            tables["algorithm"] = {"name": value, **tables.get("algorithms", {}).get(value, {})}
+            continue
+        place = tables
+        for key in path[:-1]:
+            inner = place.get(key, {})
+            if isinstance(inner, str) and key in PARTS:
+                inner = {"name": inner}
+            if not isinstance(inner, Mapping):
+                raise SpecError(f"{'.'.join(path)}: '{key}' is not a table but {inner!r}; set it as a whole")
+            place[key] = dict(inner)
+            place = place[key]
+        place[path[-1]] = value
+    return tables
+
+
+def parse_override(text: str) -> tuple[list[str], Any]:
+    """`a.b=1` -> (["a", "b"], 1)."""
+    key, equals, value = text.partition("=")
+    path = [part.strip() for part in key.split(".")]
+    if not equals or not all(path):
+        raise SpecError(f"override {text!r}: write it as key=value, for example clients.lr=0.05")
+    try:
+        return path, tomllib.loads(f"v = {value.strip()}")["v"]
+    except tomllib.TOMLDecodeError:
+        word = value.strip()
+        if word and not any(c in word for c in "\"'[]{}=\n"):
+            return path, word
+        raise SpecError(f"override {text!r}: {value!r} is not a TOML value; quote strings that hold brackets") from None
+
+
+def resolve(tables: Mapping[str, Any]) -> Experiment:
+    """Check plain tables and build the experiment they describe."""
+    known = [*(f.name for f in dataclasses.fields(Top)), *TABLES]
+    for key in tables:
+        if key not in known:
+            raise SpecError(f"{key}: unknown key '{key}'{nearest(key, known)}")
+    for key in TABLES:
+        if not isinstance(tables.get(key, {}), Mapping):
+            raise SpecError(f"{key}: expected a table, got {tables[key]!r}; write [{key}] and its keys below it")
+    top = convert("", {k: v for k, v in tables.items() if k not in TABLES}, Top)
+    data_table = convert("data", tables.get("data", {}), sections.Data)
+    clients = convert("clients", tables.get("clients", {}), sections.Clients)
+    if clients.local_steps is None and clients.local_epochs is None:
+        clients = dataclasses.replace(clients, local_steps=5)
+    if clients.per_round is None:
+        clients = dataclasses.replace(clients, per_round=clients.total)
+    attack, attackers = _attack(tables.get("attack"))
+    experiment = Experiment(
+        **dataclasses.asdict(top),
+        dataset=_dataset(data_table.dataset),
+        partition=build("data.partition", data_table.partition, PARTITIONS, ("__call__",), key="kind"),
+        root=_root(tables.get("root")),
+        clients=clients,
+        algorithm=_algorithm(tables),
+        attack=attack,
+        attackers=attackers,
+        model=_model(tables.get("model", {})),
+        evaluation=convert("evaluation", tables.get("evaluation", {}), sections.Evaluation),
+        checkpoint=convert("checkpoint", tables.get("checkpoint", {}), sections.Checkpoint),
+        engine=convert("engine", tables.get("engine", {}), sections.Engine),
+    )
+    _check_together(experiment)
+    return experiment
+
+
+def _dataset(given: Any) -> Any:
+    if isinstance(given, str):
+        if ":" not in given and given not in data.SOURCES:
+            raise SpecError(f"data.dataset: unknown dataset '{given}'{nearest(given, data.SOURCES)}")
+    elif not hasattr(given, "inputs"):
+        raise SpecError(f"data.dataset: {type(given).__name__} is neither a name nor a dragfl Dataset")
+    return given
+
+
+def _root(table: Mapping[str, Any] | None) -> sections.Root | None:
+    if table is None:
+        return None
+    if "source" in table:
+        raise SpecError("root.source: unknown key 'source'; did you mean 'from'?")
+    return convert("root", {"source" if k == "from" else k: v for k, v in table.items()}, sections.Root)
+
+
+def _algorithm(tables: Mapping[str, Any]) -> Algorithm:
+    table = tables.get("algorithm", {})
+    if not table.keys() - {"name"} and table.get("name") in tables.get("algorithms", {}):
+        table = {**table, **tables["algorithms"][table["name"]]}
+    expanded = expand(table)
+    parts = {
+        part: build(f"algorithm.{part}", expanded[part], registry, METHODS[part]) for part, registry in PARTS.items()
+    }
+    return Algorithm(**parts, name=expanded["name"])
+
+
+def _attack(table: Mapping[str, Any] | None) -> tuple[Attack | None, sections.Attackers]:
+    if table is None:
+        return None, sections.Attackers(0)
+    own = {f.name for f in dataclasses.fields(sections.Attackers)}
+    if "attackers" not in table:
+        raise SpecError(f"attack.attackers: missing in {dict(table)!r}; say how many clients attack")
+    attackers = convert("attack", {k: v for k, v in table.items() if k in own}, sections.Attackers)
+    rest = {k: v for k, v in table.items() if k not in own}
+    given = rest.get("name")
+    part = rest if isinstance(given, str) or given is None else given
+    return build("attack", part, ATTACKS, ("knowledge", "init", "craft")), attackers
+
+
+def _model(table: Mapping[str, Any]) -> Model:
+    settings = dict(table)
+    make = settings.pop("name", "mlp")
+    double_softmax = settings.pop("double_softmax", False)
+    if not isinstance(double_softmax, bool):
+        raise SpecError(f"model.double_softmax: expected true or false, got {double_softmax!r}")
+    if isinstance(make, str):
+        make = look_up("model.name", make, MODELS)
+    if not callable(make):
+        raise SpecError(f"model.name: {make!r} is not callable; give (shape, classes) -> nn.Module or an nn.Module")
+    if make in MODELS.values():
+        defaults = {
+            name: p.default for name, p in inspect.signature(make).parameters.items() if p.default is not p.empty
+        }
+        for key, value in settings.items():
+            if key not in defaults:
+                raise SpecError(f"model.{key}: unknown key '{key}'{nearest(key, [*defaults, 'name', 'double_softmax'])}")
+            if type(value) is not type(defaults[key]):
+                raise SpecError(f"model.{key}: expected {type(defaults[key]).__name__}, got {value!r}")
+        settings = defaults | settings
+    return Model(make, settings, double_softmax)
+
+
+def _check_together(e: Experiment) -> None:
+    """What no single table can check."""
+    probe = Setting(dim=1, clients=e.clients.total, per_round=e.clients.per_round or e.clients.total, segments=(0, 1))
+    rule = e.algorithm.aggregate
+    if e.root is None and "root" in rule.needs(rule.init(probe)):
+        raise SpecError(
+            f"algorithm '{e.algorithm.name}' needs trusted root data and there is no [root] table; "
+            "add for example: [root] with size = 100"
+        )
+    limit = e.clients.per_round if e.attackers.redraw else e.clients.total
+    if e.attack is not None and limit is not None and e.attackers.attackers > limit:
+        raise SpecError(f"attack.attackers: {e.attackers.attackers} is more than the {limit} clients there are")
+    if isinstance(e.clients.lr, float | int) and not math.isfinite(e.clients.lr):
+        raise SpecError(f"clients.lr: {e.clients.lr}; give a finite number")

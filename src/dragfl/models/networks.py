@@ -1,0 +1,61 @@
+"""Networks of the DRAG paper's experiments, in the shapes of the authors' code; PyTorch's default initialisation.
+
+| name | layers | parameters |
+|---|---|---|
+| logistic | inputs - classes | 36,895 on EMNIST |
+| mlp | inputs - hidden ReLU - classes | 416,047 on EMNIST with hidden = 500 |
+| cnn | conv 64 5x5 - pool - conv 64 5x5 - pool - 384 - 192 - classes | 797,962 on CIFAR-10 |
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from dragfl.errors import SpecError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+else:
+    from dragfl.lazy import torch
+
+
+def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Multinomial logistic regression."""
+    nn = torch.nn
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
+
+
+def mlp(shape: tuple[int, ...], classes: int, hidden: int = 500) -> nn.Module:
+    """One hidden layer of ReLU units."""
+    if hidden < 1:
+        raise SpecError(f"model mlp: hidden={hidden}; give at least 1")
+    nn = torch.nn
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), hidden), nn.ReLU(), nn.Linear(hidden, classes))
+
+
+def cnn(shape: tuple[int, ...], classes: int, channels: int = 64) -> nn.Module:
+    """Two convolutions with pooling, then three linear layers."""
+    if len(shape) != 3:
+        raise SpecError(f"model cnn: inputs of shape {shape}; it needs images (channels, height, width)")
+    if channels < 1:
+        raise SpecError(f"model cnn: channels={channels}; give at least 1")
+    height, width = (((side - 4) // 2 - 4) // 2 for side in shape[1:])
+    if height < 1 or width < 1:
+        raise SpecError(f"model cnn: images of {shape[1]}x{shape[2]} are too small for two 5x5 convolutions; use mlp")
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Conv2d(shape[0], channels, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(channels, channels, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(channels * height * width, 384),
+        nn.ReLU(),
+        nn.Linear(384, 192),
+        nn.ReLU(),
+        nn.Linear(192, classes),
+    )

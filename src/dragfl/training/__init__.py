@@ -1,0 +1,1 @@
+"""Local training: which samples a client draws, and the loop that learns from them."""

@@ -1,0 +1,93 @@
+"""The reference loop: plain autograd and SGD on views of one flat vector.
+
+    direction = scale * g + prox * (w - w0) + shift,    w <- w - lr * direction
+
+with g the minibatch gradient and scale, prox, shift from the correction (1, 0, none for plain SGD).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as nnf
+
+from dragfl.data.dataset import Dataset
+from dragfl.types import Affine
+from dragfl.vector import FlatModel
+
+
+@dataclass
+class Loop:
+    """Trains one client at a time in its model's own memory."""
+
+    model: FlatModel
+    dataset: Dataset
+    double_softmax: bool = False  # feed soft-max outputs to the cross-entropy, as the authors' CIFAR script does
+
+    def loss(self, x: Tensor, y: Tensor, reduction: str = "mean") -> tuple[Tensor, Tensor]:
+        """(loss, logits) of stored inputs."""
+        logits = self.model.module(self.dataset.inputs(x))
+        scores = logits.softmax(1) if self.double_softmax else logits
+        return nnf.cross_entropy(scores, y, reduction=reduction), logits
+
+    def train(
+        self,
+        w0: Tensor,
+        x: Tensor,
+        y: Tensor,
+        batches: list[NDArray[np.int64]],
+        lr: float,
+        affine: Affine,
+        out: Tensor,
+        accumulate: bool = False,
+    ) -> float:
+        """Train from w0 on rows of (x, y) and write w - w0 to `out`; the mean training loss is returned.
+
+        `accumulate` never clears the gradient between steps, as the authors' root training does.
+        """
+        model = self.model
+        model.module.train()
+        model.w.copy_(w0)
+        start = model.views(w0) if affine.prox else []
+        shift = model.views(affine.shift) if affine.shift is not None else []
+        rows = torch.from_numpy(np.concatenate(batches)).to(x.device)
+        xs, ys = x[rows], y[rows]  # one gather for all steps
+        total = torch.zeros((), device=x.device)
+        kept: list[Tensor] = []
+        first = 0
+        for batch in batches:
+            last = first + len(batch)
+            loss, _ = self.loss(xs[first:last], ys[first:last])
+            first = last
+            grads = list(torch.autograd.grad(loss, model.parameters))
+            with torch.no_grad():
+                total += loss.detach()
+                if accumulate:
+                    kept = grads = [k + g for k, g in zip(kept, grads, strict=True)] if kept else grads
+                for i, (p, g) in enumerate(zip(model.parameters, grads, strict=True)):
+                    if affine.scale != 1.0:
+                        g = g * affine.scale
+                    if start:
+                        g = g.add(p - start[i], alpha=affine.prox)
+                    if shift:
+                        g = g + shift[i]
+                    p.add_(g, alpha=-lr)
+        torch.sub(model.w, w0, out=out)
+        return float(total) / len(batches)
+
+    def evaluate(self, w: Tensor, x: Tensor, y: Tensor, block: int) -> tuple[float, float]:
+        """(accuracy, mean loss) in blocks of a size fixed by the spec, so that the sums have one order."""
+        self.model.module.eval()
+        self.model.w.copy_(w)
+        right, loss = 0, 0.0
+        with torch.no_grad():
+            for first in range(0, len(y), block):
+                xs, ys = x[first : first + block], y[first : first + block]
+                value, logits = self.loss(xs, ys, reduction="sum")
+                right += int((logits.argmax(1) == ys).sum())
+                loss += float(value)
+        return right / len(y), loss / len(y)
