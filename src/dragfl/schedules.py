@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
-from dragfl.errors import SpecError
+from dragfl.errors import SpecError, nearest
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,12 @@ class Schedule:
     period: float = 1.0
 
     def __post_init__(self) -> None:
+        check_choice("schedule", "kind", self.kind, ("constant", "linear", "cosine", "inverse_sqrt"))
         if self.kind in ("linear", "cosine") and self.rounds < 1:
             raise SpecError(
                 f"schedule '{self.kind}': rounds={self.rounds}; give the number of rounds until `end` is reached"
             )
-        if self.period <= 0:
+        if not self.period > 0:
             raise SpecError(f"schedule '{self.kind}': period={self.period}; give a number above 0")
 
     def __call__(self, t: int) -> float:
@@ -59,9 +61,18 @@ def check_range(
     owner: str, name: str, value: float | Schedule, low: float, high: float, *, open_low: bool = False
 ) -> None:
     """Raise where the number, or any value of the schedule, leaves [low, high] (or (low, high])."""
+    if not isinstance(value, Schedule | Real):
+        raise SpecError(f"{owner}: {name}={value!r} is a {type(value).__name__}; give a number or a schedule")
     least, most = value.bounds if isinstance(value, Schedule) else (float(value), float(value))
-    # A schedule may approach an open lower end without reaching it.
-    below = least <= low if open_low and not isinstance(value, Schedule) else least < low
+    # inverse_sqrt approaches an open lower end without reaching it.
+    lowest = most if isinstance(value, Schedule) and value.kind == "inverse_sqrt" else least
+    below = least < low or (open_low and lowest <= low)
     if below or most > high or not (math.isfinite(least) and math.isfinite(most)):
         opening = "(" if open_low else "["
         raise SpecError(f"{owner}: {name}={value} is outside {opening}{low:g}, {high:g}]; choose a value inside it")
+
+
+def check_choice(owner: str, name: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise where the word is not one of the known ones."""
+    if value not in known:
+        raise SpecError(f"{owner}: {name}={value!r} is unknown{nearest(str(value), known)}")

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from dragfl.aggregates.divergence import Divergence
 from dragfl.aggregates.dragging import drag_metrics, fold_dragged
-from dragfl.schedules import Schedule, at, check_range
-from dragfl.types import Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates, spans
+from dragfl.schedules import Schedule, at, check_choice, check_range
+from dragfl.types import EPS, Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates, spans
 
 if TYPE_CHECKING:
     import torch
@@ -56,6 +56,8 @@ class BRDrag:
 
     def __post_init__(self) -> None:
         check_range("br_drag", "c", self.c, 0.0, 1.0)
+        check_choice("br_drag", "divergence", self.divergence, get_args(Divergence))
+        check_choice("br_drag", "variant", self.variant, ("paper", "authors"))
 
     def init(self, setting: Setting) -> State:
         return NoState()
@@ -102,8 +104,10 @@ class BRDrag:
     def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
         from dragfl.arithmetic import norm
 
-        step = partial.sums["A"].to(torch.float64, copy=True)
+        A = partial.sums["A"].double()
+        step = torch.zeros_like(A)  # and zero it stays where the reference vanished
         for (start, end), b in zip(spans(plan.segments), partial.sums["b"].double(), strict=True):
             r = plan.r[start:end].double()
-            step[start:end] = norm(r) * step[start:end] + b * r
+            if plan.rhat is not None and norm(r) > EPS:
+                step[start:end] = norm(r) * A[start:end] + b * r
         return (step / partial.count).float(), state, drag_metrics(partial, dragged=plan.rhat is not None)

@@ -10,7 +10,9 @@ With x = cos(g, r), the paper starts from the angle arccos(x) / (pi/2) and names
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
+
+from dragfl.schedules import check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,6 +22,7 @@ Divergence = Literal["linear", "angle", "shallow"]
 
 def degree(cosine: Tensor, c: float, kind: Divergence = "linear") -> Tensor:
     """lambda for each cosine, in [0, 2c]."""
+    check_choice("divergence", "kind", kind, get_args(Divergence))
     if kind == "angle":
         return cosine.arccos() * (2.0 * c / math.pi)
     if kind == "shallow":

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from dragfl.aggregates.divergence import Divergence
 from dragfl.aggregates.dragging import drag_metrics, fold_dragged
-from dragfl.schedules import Schedule, at, check_range
+from dragfl.schedules import Schedule, at, check_choice, check_range
 from dragfl.types import EPS, Given, Need, Now, Partial, Plan, Setting, State, Updates, spans
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ class Drag:
     def __post_init__(self) -> None:
         check_range("drag", "c", self.c, 0.0, 1.0)
         check_range("drag", "alpha", self.alpha, 0.0, 1.0, open_low=True)
+        check_choice("drag", "divergence", self.divergence, get_args(Divergence))
+        check_choice("drag", "variant", self.variant, ("paper", "authors"))
+        check_choice("drag", "bootstrap", self.bootstrap, ("two_pass", "fedavg"))
 
     def init(self, setting: Setting) -> State:
         return DragState()
@@ -105,10 +108,10 @@ class Drag:
         metrics = drag_metrics(partial, dragged=plan.rhat is not None)
         return step, DragState(self._next_reference(state, plan, step, partial)), metrics
 
-    def _next_reference(self, state: State, plan: Plan, step: Tensor, partial: Partial) -> Tensor | None:
+    def _next_reference(self, state: DragState, plan: DragPlan, step: Tensor, partial: Partial) -> Tensor | None:
         from dragfl.arithmetic import norm
 
-        if plan.rhat is None:  # vanished, or round 0 without a first pass: start anew from this round's mean
+        if plan.r is None or plan.rhat is None:  # vanished, or round 0 without a first pass: start anew
             return partial.mean if norm(partial.mean) > EPS else state.r
         if not norm(step) > EPS:  # a zero step must not erase the direction
             return plan.r

@@ -64,9 +64,7 @@ class FLTrust:
         else:
             x = cosines(block.norm, row_dots(block.delta, plan.unit)).masked_fill(block.norm <= EPS, 0.0)
         trust = x.clamp_min(0.0)
-        trusted, total = combine(
-            torch.stack([trust * inverse_norms(block.norm), torch.ones_like(trust)]), block.delta
-        )
+        trusted, total = combine(torch.stack([trust * inverse_norms(block.norm), torch.ones_like(trust)]), block.delta)
         sums = {"trusted": trusted, "trust": trust.sum(), "along": (x * block.norm).sum()}
         per_client = {"norm": block.norm, "cosine": x, "trust": trust, "suspicion": 1.0 - x}
         return Partial.of(block, sums, per_client, total)

@@ -56,4 +56,3 @@ class Mean:
     def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
         step = (partial.sums["weighted"] / partial.sums["p"]).float()
         return step, state, {"pairwise_cosine": pairwise_cosine(partial.sums)}
-

@@ -1,0 +1,300 @@
+"""check_aggregate passes rules that keep their contract and catches, by name, those that do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dragfl.aggregates import BRDrag, Drag, FLTrust, Mean
+from dragfl.schedules import Schedule
+from dragfl.testing import BrokenContract, check_aggregate
+from dragfl.types import NoState, Partial, Updates
+
+AGGREGATES = [
+    Mean(),
+    Mean(weighting="samples"),
+    Drag(c=0.25),
+    Drag(c=0.0),
+    Drag(c=1.0, alpha=0.2),
+    Drag(c=Schedule(0.5, "inverse_sqrt"), alpha=0.6, divergence="angle"),
+    Drag(c=0.1, alpha=0.5, divergence="shallow", variant="authors"),
+    Drag(c=0.1, bootstrap="fedavg"),
+    BRDrag(c=0.5),
+    BRDrag(c=1.0, divergence="shallow"),
+    BRDrag(c=0.1, variant="authors"),
+    FLTrust(),
+    FLTrust(on_no_trust="root"),
+]
+
+
+@pytest.mark.parametrize("rule", AGGREGATES, ids=repr)
+def test_built_in_aggregates_pass(rule: Any) -> None:
+    check_aggregate(rule)
+
+
+@pytest.mark.parametrize(("dim", "segments"), [(1, None), (5, (0, 5)), (9000, (0, 1, 8500, 9000))])
+def test_built_in_aggregates_pass_in_other_shapes(dim: int, segments: tuple[int, ...] | None) -> None:
+    for rule in (Mean(), Drag(variant="authors"), BRDrag(variant="authors"), FLTrust()):
+        check_aggregate(rule, dim=dim, segments=segments, seed=3)
+
+
+class Rule:
+    """A mean without telemetry, to break one property of at a time."""
+
+    def init(self, setting: Any) -> Any:
+        return NoState()
+
+    def needs(self, state: Any) -> Any:
+        return frozenset()
+
+    def begin(self, state: Any, now: Any, given: Any, setting: Any) -> Any:
+        return NoState()
+
+    def weights(self, block: Updates) -> Tensor:
+        return torch.ones(len(block))
+
+    def fold(self, plan: Any, block: Updates) -> Any:
+        return Partial.of(block, {"A": self.weights(block) @ block.delta}, {})
+
+    def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
+        return (partial.sums["A"] / partial.count).float(), state, {}
+
+
+class MutatesBlock(Rule):
+    def fold(self, plan: Any, block: Updates) -> Any:
+        block.delta.clamp_(-1.0, 1.0)
+        return super().fold(plan, block)
+
+
+class MutatesNorm(Rule):
+    def fold(self, plan: Any, block: Updates) -> Any:
+        block.norm.clamp_(max=1.0)
+        return super().fold(plan, block)
+
+
+@dataclass(frozen=True)
+class Momentum:
+    m: Any = None
+
+
+class MutatesState(Rule):
+    def init(self, setting: Any) -> Any:
+        return Momentum(torch.zeros(setting.dim))
+
+    def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
+        step = partial.mean
+        return state.m.mul_(0.9).add_(step).clone(), state, {}
+
+
+class KeepsOnSelf(Rule):
+    rounds = 0
+
+    def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
+        self.rounds += 1
+        return super().finish(state, plan, partial)
+
+
+class DrawsGlobally(Rule):
+    def fold(self, plan: Any, block: Updates) -> Any:
+        return Partial.of(block, {"A": block.delta.sum(0), "noise": torch.randn(())}, {})
+
+
+class DrawsFromOwnGenerator(Rule):
+    def weights(self, block: Updates) -> Tensor:
+        return torch.from_numpy(np.random.default_rng().normal(1.0, 0.1, len(block)).astype(np.float32))
+
+
+class NotAdditive(Rule):
+    def fold(self, plan: Any, block: Updates) -> Any:
+        return Partial.of(block, {"A": block.delta.mean(0)}, {})
+
+    def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
+        return partial.sums["A"].float(), state, {}
+
+
+class OrderDependent(Rule):
+    def weights(self, block: Updates) -> Tensor:
+        return torch.arange(1.0, len(block) + 1)
+
+
+class PlaceInBlock(Rule):
+    def fold(self, plan: Any, block: Updates) -> Any:
+        return replace(super().fold(plan, block), per_client={"place": torch.arange(len(block))})
+
+
+class ReadsClientId(Rule):
+    def weights(self, block: Updates) -> Tensor:
+        return torch.where(block.client < 3, 0.5, 1.0)
+
+
+class NaNOnZeroRow(Rule):
+    def weights(self, block: Updates) -> Tensor:
+        return (1.0 / block.norm).float()
+
+
+class OverflowsAt1e30(Rule):
+    def weights(self, block: Updates) -> Tensor:
+        return 1.0 / (1.0 + block.delta.square().sum(1).square())
+
+    def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
+        return (partial.sums["A"] / partial.count).float(), state, {"size": float(partial.total.square().sum())}
+
+
+class StateIsDict(Rule):
+    def init(self, setting: Any) -> Any:
+        return {"m": torch.zeros(setting.dim)}
+
+
+@dataclass
+class Thawed:
+    m: float = 0.0
+
+
+class StateIsThawed(Rule):
+    def init(self, setting: Any) -> Any:
+        return Thawed()
+
+
+class StateHoldsList(Rule):
+    def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
+        return partial.mean, Momentum([1.0]), {}
+
+
+class HidesState(Rule):
+    """Carries a tensor beside the fields of its state, where no checkpoint finds it."""
+
+    def init(self, setting: Any) -> Any:
+        return Momentum()
+
+    def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
+        last = getattr(state, "last", None)
+        step = partial.mean if last is None else 0.5 * (partial.mean + last)
+        after = Momentum()
+        object.__setattr__(after, "last", step)
+        return step, after, {}
+
+
+class WrongNeeds(Rule):
+    def needs(self, state: Any) -> Any:
+        return {"median"}
+
+
+class UnaskedMean(Rule):
+    def begin(self, state: Any, now: Any, given: Any, setting: Any) -> Any:
+        return Momentum(given.mean.norm())
+
+
+class PlanIsTuple(Rule):
+    def begin(self, state: Any, now: Any, given: Any, setting: Any) -> Any:
+        return (1, 2)
+
+
+class WrongCount(Rule):
+    def fold(self, plan: Any, block: Updates) -> Any:
+        return replace(super().fold(plan, block), count=1)
+
+
+class WrongTotal(Rule):
+    def fold(self, plan: Any, block: Updates) -> Any:
+        return replace(super().fold(plan, block), total=block.delta.mean(0) * (len(block) + 1))
+
+
+class ShortColumn(Rule):
+    def fold(self, plan: Any, block: Updates) -> Any:
+        return replace(super().fold(plan, block), per_client={"norm": torch.zeros(len(block) + 1)})
+
+
+class DoubleStep(Rule):
+    def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
+        return partial.total.double() / partial.count, state, {}
+
+
+class TensorMetric(Rule):
+    def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
+        return partial.mean, state, {"size": partial.mean.norm()}
+
+
+class InfiniteMetric(Rule):
+    def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
+        return partial.mean, state, {"size": float("inf")}
+
+
+class NotPickled(Rule):
+    def __init__(self) -> None:
+        self.scale = lambda x: x
+
+
+BROKEN = [
+    (MutatesBlock, "pure", r"fold changed its Updates\.delta \("),
+    (MutatesNorm, "pure", r"fold changed its Updates\.norm"),
+    (MutatesState, "pure", r"finish changed its Momentum\.m"),
+    (KeepsOnSelf, "pure", r"finish changed the part"),
+    (DrawsGlobally, "pure", r"fold changed the global generator of\['torch'\]"),
+    (DrawsFromOwnGenerator, "pure", r"fold gave other bits in the result\.sums\['A'\]"),
+    (NotAdditive, "additive", r"blocks of \[3, 4\] and in one block the step differs by \d"),
+    (OrderDependent, "permutation", r"in another order the step differs by \d"),
+    (PlaceInBlock, "permutation", r"row for row, per_client\['place'\] differs by"),
+    (ReadsClientId, "anonymous", r"other client ids changed the step by 0\.\d+"),
+    (NaNOnZeroRow, "step", r"\(one update zero\) holds 12 numbers that are not finite, such as nan"),
+    (OverflowsAt1e30, "extremes", r"'size' is inf, a float \(one update of size 1e30\)"),
+    (StateIsDict, "state", r"init gave a dict as state"),
+    (StateIsThawed, "state", r"init gave a Thawed as state"),
+    (StateHoldsList, "state", r"finish gave a state whose m is a list"),
+    (HidesState, "state", r"rebuilt from its fields gave other bits in the step"),
+    (WrongNeeds, "needs", r"needs\(\) gave \{'median'\}"),
+    (UnaskedMean, "runs", r"begin raised AttributeError"),
+    (PlanIsTuple, "plan", r"begin gave a tuple"),
+    (WrongCount, "partial", r"count is 1 for 7 updates"),
+    (WrongTotal, "partial", r"beside the sum of the updates the total differs by"),
+    (ShortColumn, "partial", r"per_client\['norm'\] is \(8,\) for 7 updates"),
+    (DoubleStep, "step", r"the step \(ordinary updates\) is torch.float64 \(12,\), with d = 12"),
+    (TensorMetric, "metrics", r"'size' is tensor\(.*\), a Tensor"),
+    (InfiniteMetric, "metrics", r"'size' is inf"),
+    (NotPickled, "worker", r"the rule cannot be pickled"),
+]
+
+
+def test_the_unbroken_rule_passes() -> None:
+    check_aggregate(Rule())
+
+
+@pytest.mark.parametrize(("rule", "name", "seen"), BROKEN, ids=lambda value: getattr(value, "__name__", None))
+def test_broken_aggregates_fail_by_name(rule: type[Rule], name: str, seen: str) -> None:
+    with pytest.raises(BrokenContract, match=seen) as caught:
+        check_aggregate(rule())
+    assert str(caught.value).startswith(f"{rule.__name__} breaks '{name}': ")
+    assert ". The contract: " in str(caught.value)
+
+
+def test_a_property_can_be_skipped() -> None:
+    check_aggregate(OverflowsAt1e30(), skip={"extremes"})
+    with pytest.raises(ValueError, match=r"skip names \['colour'\]; the properties are runs, needs"):
+        check_aggregate(Rule(), skip={"colour"})
+
+
+def test_a_broken_contract_is_an_assertion() -> None:
+    assert issubclass(BrokenContract, AssertionError)
+
+
+def test_a_rule_of_all_updates_need_not_be_additive() -> None:
+    check_aggregate(Median())
+    with pytest.raises(BrokenContract, match="'additive'"):
+        check_aggregate(MedianOfBlock())
+
+
+class MedianOfBlock(Rule):
+    def fold(self, plan: Any, block: Updates) -> Any:
+        return Partial.of(block, {"median": block.delta.quantile(0.5, dim=0)}, {})
+
+    def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
+        return partial.sums["median"].float(), state, {}
+
+
+class Median(MedianOfBlock):
+    def needs(self, state: Any) -> Any:
+        return frozenset({"all"})
