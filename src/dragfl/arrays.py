@@ -43,4 +43,4 @@ def vector(name: str, what: str, value: Tensor | np.ndarray, X: Tensor) -> Tenso
 
 def like(result: Tensor, updates: Array) -> Array:
     """The result in the kind of the updates."""
-    return result.numpy() if isinstance(updates, np.ndarray) else result  # type: ignore[return-value]
+    return result.numpy() if isinstance(updates, np.ndarray) else result

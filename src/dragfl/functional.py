@@ -87,7 +87,7 @@ def br_drag(updates: Array, root: Array, c: float, kind: Divergence = "linear") 
 
 
 def fltrust(updates: Array, root: Array) -> Array:
-    """FLTrust's step: |g_0| sum TS_m g_m/|g_m| / sum TS_m with TS_m = max(0, cos(g_m, g_0)); zero if none is trusted."""
+    """FLTrust's step: |g_0| sum TS_m g_m/|g_m| / sum TS_m, TS_m = max(0, cos(g_m, g_0)); zero if none is trusted."""
     X = matrix("fltrust", updates)
     r = vector("fltrust", "root", root, X)
     rhat = unit(r)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -27,7 +28,7 @@ EPS = 1e-12  # a norm at or below this is treated as zero
 
 def spans(segments: tuple[int, ...]) -> list[tuple[int, int]]:
     """(start, end) of each tensor, from the boundaries (0, ..., dim)."""
-    return list(zip(segments, segments[1:], strict=False))
+    return list(pairwise(segments))
 
 
 @dataclass(frozen=True)

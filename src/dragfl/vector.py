@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dragfl.errors import SpecError
 from dragfl.rng import key
+from dragfl.types import spans
 
 
 class FlatModel:
@@ -44,8 +45,7 @@ class FlatModel:
 
     def views(self, vector: Tensor) -> list[Tensor]:
         """A flat (d,) vector as tensors of the parameters' shapes, without a copy."""
-        starts = zip(self.segments, self.segments[1:], strict=False)
-        return [vector[a:b].view(shape) for (a, b), shape in zip(starts, self.shapes, strict=True)]
+        return [vector[a:b].view(shape) for (a, b), shape in zip(spans(self.segments), self.shapes, strict=True)]
 
     def named(self, vector: Tensor) -> dict[str, Tensor]:
         """A flat vector as a state dict, for people."""

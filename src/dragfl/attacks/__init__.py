@@ -3,8 +3,8 @@
 The functions take the attackers' clean updates as an (f, d) tensor and return the (f, d) that are sent.
 """
 
-from dragfl.attacks.scaling import RandomScaling, random_scaling
 from dragfl.attacks.reversal import SignFlip, sign_flip
+from dragfl.attacks.scaling import RandomScaling, random_scaling
 
 ATTACKS = {"random_scaling": RandomScaling, "sign_flip": SignFlip}
 

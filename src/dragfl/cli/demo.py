@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -35,10 +36,8 @@ def run(args: argparse.Namespace) -> int:
     with polite_interrupt() as should_stop, Watch(quiet=args.quiet) as watch:
         for experiment in experiments:
             watch.begin(experiment.name, experiment.rounds)
-            try:
+            with suppress(Diverged):  # an outcome like any other, told by the table
                 dragfl.run(experiment, folder / experiment.name, on_record=watch, should_stop=should_stop)
-            except Diverged:
-                pass  # an outcome like any other, told by the table
     demo.write_specs(args.out)
     console = Console()
     for title, names in (

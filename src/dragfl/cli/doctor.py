@@ -17,7 +17,17 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     print(f"python {platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores")
-    for package in ("dragfl", "torch", "numpy", "safetensors", "msgspec", "rich", "matplotlib", "jinja2", "pandas"):
+    for package in (
+        "dragfl",
+        "torch",
+        "numpy",
+        "safetensors",
+        "msgspec",
+        "rich",
+        "matplotlib",
+        "jinja2",
+        "pandas",
+    ):
         try:
             print(f"{package} {version(package)}")
         except PackageNotFoundError:

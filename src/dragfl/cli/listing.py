@@ -38,15 +38,19 @@ def rows(kind: str) -> list[tuple[str, str, str]]:
 
     if kind == "algorithms":
         return [
-            (name, f"{preset.correction} x {preset.aggregate} x {preset.server}; {preset.paper}", _preset(preset))
+            (
+                name,
+                f"{preset.correction} x {preset.aggregate} x {preset.server}; {preset.paper}",
+                _preset(preset),
+            )
             for name, preset in algorithms.PRESETS.items()
         ]
     if kind == "datasets":
         return [(name, "", "") for name in data.SOURCES]
     registries: dict[str, Mapping[str, Any]] = {
-        "corrections": algorithms.CORRECTIONS,
-        "aggregates": algorithms.AGGREGATES,
-        "servers": algorithms.SERVER_STEPS,
+        "corrections": algorithms.PARTS["correction"],
+        "aggregates": algorithms.PARTS["aggregate"],
+        "servers": algorithms.PARTS["server"],
         "attacks": attacks.ATTACKS,
         "partitions": PARTITIONS,
         "models": models.MODELS,

@@ -16,6 +16,8 @@ from dragfl.types import RoundRecord
 class Watch:
     """Shows the records of one run after the other. Use as a context and call with every record."""
 
+    LINES = 10  # at most about this many plain lines a run
+
     def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
         self.quiet, self.as_json = quiet, as_json
         self.live = not quiet and not as_json and sys.stdout.isatty()
@@ -40,7 +42,7 @@ class Watch:
 
     def begin(self, label: str, rounds: int, done: int = 0) -> None:
         """A new run comes, of which `done` rounds are behind it."""
-        self._label, self._rounds, self._accuracy = label, rounds, ""
+        self._label, self._rounds, self._accuracy, self._next_line = label, rounds, "", 0.0
         self._started, self.seen = time.perf_counter(), 0
         self._task = self._bar.add_task(label, total=rounds, completed=done, state="")
 
@@ -55,7 +57,8 @@ class Watch:
         state = "  ".join(part for part in (self._accuracy, drift(record)) if part)
         if self.live:
             self._bar.update(self._task, completed=record.round, state=state)
-        elif record.accuracy is not None:
+        elif record.accuracy is not None and record.round >= self._next_line:
+            self._next_line = record.round + self._rounds / self.LINES
             seconds = time.perf_counter() - self._started
             print(f"{self._label}: round {record.round}/{self._rounds}  {state}  {seconds:.1f} s", flush=True)
 

@@ -19,7 +19,13 @@ def experiments(rounds: int | None = None) -> list[Experiment]:
     shorter = [] if rounds is None else [f"rounds={rounds}"]
     drift = [_load("drift.toml", f"name=drift-{name}", f"algorithm.name={name}", *shorter) for name in DRIFT]
     attacked = [
-        _load("attack.toml", f"name={attack}-{name}", f"algorithm.name={name}", f"attack.name={attack}", *shorter)
+        _load(
+            "attack.toml",
+            f"name={attack}-{name}",
+            f"algorithm.name={name}",
+            f"attack.name={attack}",
+            *shorter,
+        )
         for attack in ATTACKS
         for name in ATTACKED
     ]

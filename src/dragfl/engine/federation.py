@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dragfl import data
 from dragfl.arithmetic import norm
 from dragfl.data.dataset import Dataset
-from dragfl.data.partitions import Split
+from dragfl.data.partitions.split import Shares
 from dragfl.engine.client_store import MemoryStore
 from dragfl.engine.executors import Executor, InProcess
 from dragfl.engine.round import FederationState
@@ -35,7 +36,7 @@ class Federation:
 
     experiment: Experiment
     setting: Setting
-    split: Split
+    split: Shares
     model: FlatModel
     worker: Worker
     executor: Executor
@@ -119,7 +120,7 @@ def prepare(experiment: Experiment) -> Federation:
     )
 
 
-def deal(experiment: Experiment, dataset: Dataset) -> tuple[Split, tuple[Tensor, Tensor] | None]:
+def deal(experiment: Experiment, dataset: Dataset) -> tuple[Shares, tuple[Tensor, Tensor] | None]:
     """The split into clients, and the root data; disjoint root samples are taken out before the clients' deal."""
     labels = dataset.y.cpu().numpy()
     keep = np.arange(len(labels))
@@ -134,10 +135,41 @@ def deal(experiment: Experiment, dataset: Dataset) -> tuple[Split, tuple[Tensor,
         root = x[index], y[index]
         if spec.disjoint and spec.source == "train":
             keep = np.delete(keep, chosen)
-    split = experiment.partition(labels[keep], experiment.clients.total, rng(experiment.seed, "partition"))
+    split = _partition(experiment, dataset, labels, keep)
     if split.clients != experiment.clients.total:
         raise DataError(f"the partition made {split.clients} clients and clients.total is {experiment.clients.total}")
-    return replace(split, indices=keep[split.indices]), root
+    return (split if len(keep) == len(labels) else Remaining(split, keep)), root
+
+
+def _partition(experiment: Experiment, dataset: Dataset, labels: NDArray[np.int64], keep: NDArray[np.int64]) -> Shares:
+    partition, clients, draws = experiment.partition, experiment.clients.total, rng(experiment.seed, "partition")
+    if not getattr(partition, "wants_groups", False):
+        return partition(labels[keep], clients, draws)
+    groups = getattr(dataset, "groups", None)
+    if groups is None:
+        raise DataError(f"data.partition: it deals by group, and dataset {dataset.name} has no groups")
+    by_group: Any = partition
+    split: Shares = by_group(labels[keep], clients, draws, np.asarray(groups)[keep])
+    return split
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """A split of the samples that are left when the root data are taken out, in numbers of the whole dataset."""
+
+    split: Shares
+    keep: NDArray[np.int64]
+
+    @property
+    def clients(self) -> int:
+        return self.split.clients
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        return self.split.sizes
+
+    def of(self, client: int) -> NDArray[np.int64]:
+        return self.keep[self.split.of(client)]
 
 
 def make_module(spec: Model, dataset: Dataset) -> nn.Module:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dragfl.arithmetic import finite_rows
 from dragfl.data.dataset import Dataset
-from dragfl.data.partitions import Split
+from dragfl.data.partitions.split import Shares
 from dragfl.experiment.sections import Clients, Range, Root
 from dragfl.rng import rng
 from dragfl.training.batches import draw, steps_in
@@ -69,7 +68,7 @@ class Worker:
         self,
         loop: Loop,
         dataset: Dataset,
-        split: Split,
+        split: Shares,
         root: tuple[Tensor, Tensor] | None,
         clients: Clients,
         root_spec: Root | None,
@@ -90,9 +89,7 @@ class Worker:
         for i, m in enumerate(job.clients):
             mine = self.split.of(m)
             count = self._steps(job.now.seed, m, len(mine))
-            batches = draw(
-                job.now.rng("batch", m), len(mine), count, self.clients.batch_size, self.clients.sampling
-            )
+            batches = draw(job.now.rng("batch", m), len(mine), count, self.clients.batch_size, self.clients.sampling)
             affine = self.correction.affine(job.states[i], job.sent, job.now)
             rows = [mine[batch] for batch in batches]
             loss.append(self.loop.train(job.w, self.dataset.x, self.dataset.y, rows, job.now.lr, affine, delta[i]))
@@ -164,5 +161,3 @@ def _in_range(span: Range | None, seed: int, client: int) -> int:
     if isinstance(span, tuple):
         return int(rng(seed, "local_work", client).integers(span[0], span[1] + 1))
     return span or 1
-
-

@@ -11,7 +11,11 @@ from typing import Any
 
 from dragfl.errors import Interrupted
 
-_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up", errno.EFBIG: "the file size limit is reached"}
+_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file size limit is reached",
+}
 
 
 def storage_error(path: Path, error: OSError) -> Exception:

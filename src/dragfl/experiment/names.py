@@ -52,7 +52,9 @@ def import_object(where: str, target: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise SpecError(f"{where}: cannot import '{module_name}' ({error}); it must be installed or lie in {here}") from None
+        raise SpecError(
+            f"{where}: cannot import '{module_name}' ({error}); it must be installed or lie in {here}"
+        ) from None
     finally:
         sys.path.remove(here)
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,7 +30,7 @@ def run(
     on_record: OnRecord | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Run:
-    """Run an experiment into a new directory (default runs/NAME). The same experiment finished there is not repeated."""
+    """Run an experiment into a new directory (default runs/NAME); one that is finished there is not repeated."""
     folder = Path(out) if out is not None else Path("runs") / experiment.name
     if (folder / SPEC).exists():
         return _existing(folder, experiment)
@@ -64,7 +65,7 @@ def resume(
     with locked(done.path):
         simulation = Simulation(experiment)
         restored = checkpoint.load(done.path, simulation.federation)
-        lengths = {name: 0 for name in LOGS}
+        lengths = dict.fromkeys(LOGS, 0)
         if restored is not None:
             simulation.state, lengths = restored
         for name in LOGS:
@@ -89,9 +90,7 @@ def _existing(folder: Path, experiment: Experiment) -> Run:
     return done
 
 
-def _drive(
-    simulation: Simulation, folder: Path, on_record: OnRecord | None, should_stop: Callable[[], bool]
-) -> Run:
+def _drive(simulation: Simulation, folder: Path, on_record: OnRecord | None, should_stop: Callable[[], bool]) -> Run:
     """Play the rounds that are left, logging each; checkpoint on the way, at the end and when asked to stop."""
     every, target = simulation.experiment.checkpoint.every, simulation.experiment.target_accuracy
     stopped_by = _reached(folder, simulation) or "rounds"
@@ -138,10 +137,8 @@ class _Logs:
 
     def __exit__(self, *_: object) -> None:
         for file in self._files.values():
-            try:
+            with suppress(OSError):  # a line that a full disk refused is cut off by resume
                 file.close()
-            except OSError:  # a line that a full disk refused is cut off by resume
-                pass
 
     def write(self, record: RoundRecord) -> None:
         for name, values in ((METRICS, record.metrics), (CLIENTS, record.clients), (TIMING, record.timing)):
@@ -188,5 +185,3 @@ def _write_result(folder: Path, stopped_by: str, message: str | None = None) -> 
 
 def _total(metrics: list[dict[str, Any]], name: str) -> int:
     return sum(int(row[name]) for row in metrics)
-
-

@@ -99,7 +99,18 @@ class Experiment:
         return tomli_w.dumps(self.tables())
 
 
-TABLES = ("data", "root", "clients", "algorithm", "algorithms", "attack", "model", "evaluation", "checkpoint", "engine")
+TABLES = (
+    "data",
+    "root",
+    "clients",
+    "algorithm",
+    "algorithms",
+    "attack",
+    "model",
+    "evaluation",
+    "checkpoint",
+    "engine",
+)
 
 
 @dataclass(frozen=True)
@@ -272,7 +283,9 @@ def _model(table: Mapping[str, Any]) -> Model:
         }
         for key, value in settings.items():
             if key not in defaults:
-                raise SpecError(f"model.{key}: unknown key '{key}'{nearest(key, [*defaults, 'name', 'double_softmax'])}")
+                raise SpecError(
+                    f"model.{key}: unknown key '{key}'{nearest(key, [*defaults, 'name', 'double_softmax'])}"
+                )
             if type(value) is not type(defaults[key]):
                 raise SpecError(f"model.{key}: expected {type(defaults[key]).__name__}, got {value!r}")
         settings = defaults | settings

@@ -1,0 +1,52 @@
+# Two commands: `make demo` shows it, `make test` proves it. Both set up .venv the first time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt
+
+# Data for tests, when a folder of it lies beside the project.
+SHARED_DATA := $(wildcard ../shared/data)
+ifneq ($(SHARED_DATA),)
+export DRAGFL_DATA := $(if $(DRAGFL_DATA),$(DRAGFL_DATA):)$(abspath $(SHARED_DATA))
+endif
+
+.PHONY: help demo test test-all lint format bench clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.demo ## set up and run the main job on embedded data (under a minute)
+	$(BIN)/dragfl demo
+
+test: lint ## set up, lint and run the tests
+	$(BIN)/python -m pytest
+
+test-all: lint ## all tests, the slow ones too
+	$(BIN)/python -m pytest -m "slow or not slow"
+
+lint: $(VENV)/.dev ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## let ruff write the code as it wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## measure speed as ratios within one run
+	$(BIN)/dragfl bench
+
+clean: ## remove the environment and everything made
+	rm -rf $(VENV) demo runs bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# A stamp is newer than what it was installed from, so a second call installs nothing.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --editable '.[report]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/.demo
