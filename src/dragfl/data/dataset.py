@@ -28,9 +28,7 @@ class Dataset:
     std: tuple[float, ...] = ()
     groups: Tensor | None = None  # (n,) int64: the writer, device or site of each training sample
     class_names: tuple[str, ...] = ()  # for pictures and tables
-    transposed: bool = (
-        False  # stored with rows and columns exchanged, as EMNIST is; matters for pictures only
-    )
+    transposed: bool = False  # stored with rows and columns exchanged, as EMNIST is; matters for pictures only
 
     def __post_init__(self) -> None:
         for part, x, y in (("train", self.x, self.y), ("test", self.test_x, self.test_y)):
@@ -40,9 +38,7 @@ class Dataset:
                 f"dataset {self.name}: train inputs are {tuple(self.x.shape[1:])} and test inputs "
                 f"{tuple(self.test_x.shape[1:])}; both must have one shape"
             )
-        if self.groups is not None and (
-            self.groups.dtype != torch.int64 or self.groups.shape != self.y.shape
-        ):
+        if self.groups is not None and (self.groups.dtype != torch.int64 or self.groups.shape != self.y.shape):
             raise DataError(
                 f"dataset {self.name}: groups are {self.groups.dtype} of shape {tuple(self.groups.shape)}; "
                 f"give one int64 for each of the {len(self.y)} training samples"
@@ -69,9 +65,7 @@ class Dataset:
                 f"but there are {self.classes} classes; number the labels from 0"
             )
         if x.dtype == torch.float32 and not torch.isfinite(x).all():
-            raise DataError(
-                f"dataset {self.name}: {part} inputs hold a NaN or an infinity; clean the data first"
-            )
+            raise DataError(f"dataset {self.name}: {part} inputs hold a NaN or an infinity; clean the data first")
 
     def __repr__(self) -> str:
         kind = str(self.x.dtype).removeprefix("torch.")

@@ -38,9 +38,7 @@ class ByGroup:
                 "`groups` column, one number for each training sample"
             )
         if len(groups) != len(labels):
-            raise DataError(
-                f"partition by_group: {len(groups)} groups for {len(labels)} samples; give one for each"
-            )
+            raise DataError(f"partition by_group: {len(groups)} groups for {len(labels)} samples; give one for each")
         names, member = np.unique(groups, return_inverse=True)
         if clients > len(names):
             raise DataError(

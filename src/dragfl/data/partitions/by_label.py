@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def _mostly_home(
-    home: NDArray[np.int64], places: int, q: float, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def _mostly_home(home: NDArray[np.int64], places: int, q: float, rng: np.random.Generator) -> NDArray[np.int64]:
     """A sample stays at home with probability q, else goes to one of the other places, each as likely."""
     if places == 1:
         return home

@@ -37,9 +37,7 @@ class DirichletClass:
         check_clients("dirichlet_class", labels, clients)
         size = np.bincount(labels)
         for _ in range(ATTEMPTS if self.min_size * clients <= len(labels) else 0):
-            ends = np.rint(np.cumsum(mixes(self.a, len(size), clients, rng), 1) * size[:, None]).astype(
-                np.int64
-            )
+            ends = np.rint(np.cumsum(mixes(self.a, len(size), clients, rng), 1) * size[:, None]).astype(np.int64)
             ends[:, -1] = size
             counts = np.diff(ends, prepend=0)  # (classes, clients)
             if counts.sum(0).min() >= self.min_size:
@@ -83,9 +81,7 @@ class DirichletClient:
         order = rng.permutation(len(labels))
         order = order[np.argsort(labels[order], kind="stable")]
         owner = np.empty(len(labels), np.int64)
-        owner[order] = slots[
-            np.argsort(drawn, kind="stable")
-        ]  # the j-th slot of a class takes its j-th sample
+        owner[order] = slots[np.argsort(drawn, kind="stable")]  # the j-th slot of a class takes its j-th sample
         return Split.from_owner(owner, clients)
 
 

@@ -78,6 +78,4 @@ class GammaSimilarity:
         # The larger slices of one half meet the smaller of the other, so that sizes differ by at most one.
         random_parts = np.array_split(alike, clients)
         sorted_parts = np.array_split(rest[::-1], clients)[::-1]
-        return Split.from_parts(
-            [np.concatenate(pair) for pair in zip(random_parts, sorted_parts, strict=True)]
-        )
+        return Split.from_parts([np.concatenate(pair) for pair in zip(random_parts, sorted_parts, strict=True)])

@@ -60,9 +60,7 @@ class Split:
     def from_owner(owner: NDArray[np.int64], clients: int) -> Split:
         """Sample i goes to client owner[i]."""
         sizes = np.bincount(owner, minlength=clients)
-        return Split(
-            np.argsort(owner, kind="stable"), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        )
+        return Split(np.argsort(owner, kind="stable"), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
 
 
 class Partition(Protocol):
@@ -96,9 +94,7 @@ def no_empty(kind: str, split: Split, advice: str) -> Split:
     return split
 
 
-def number(
-    kind: str, field: str, value: Any, low: float, high: float = math.inf, *, open_low: bool = False
-) -> None:
+def number(kind: str, field: str, value: Any, low: float, high: float = math.inf, *, open_low: bool = False) -> None:
     """A finite number in [low, high], or in (low, high]."""
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not good or value > high or value < low or (open_low and value == low):

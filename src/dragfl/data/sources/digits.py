@@ -7,19 +7,22 @@ Repository (1998), as scikit-learn ships it. Every fifth sample is test data.
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from dragfl.data.dataset import Dataset
 
+if TYPE_CHECKING:
+    from dragfl.data.fetch import Progress
 
-def load() -> Dataset:
-    with (
-        files("dragfl.data").joinpath("digits.npz").open("rb") as file,
-        np.load(file, allow_pickle=False) as stored,
-    ):
+
+def load(progress: Progress | None = None) -> Dataset:
+    packaged = files("dragfl.data.sources").joinpath("digits.npz")
+    with packaged.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         x = torch.from_numpy(stored["images"]).unsqueeze(1)
         y = torch.from_numpy(stored["labels"].astype(np.int64))
     test = torch.arange(len(y)) % 5 == 4
-    return Dataset("digits", x[~test], y[~test], x[test], y[test], classes=10, scale=16.0)
+    parts = (x[~test], y[~test], x[test], y[test])
+    return Dataset("digits", *parts, classes=10, scale=16.0, class_names=tuple("0123456789"))

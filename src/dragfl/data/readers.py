@@ -1,0 +1,113 @@
+"""Readers of the file formats datasets come in: idx, CIFAR binary records, npz. Nothing is ever unpickled.
+
+Every size in a header is checked against what the file can hold before memory is asked for.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zipfile
+import zlib
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dragfl.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import IO
+
+    from numpy.typing import NDArray
+
+INFLATE = 1032  # deflate makes at most this many bytes of one
+CHUNK = 1 << 20
+IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+CIFAR_PIXELS = 3 * 32 * 32
+
+
+def gunzip(stream: IO[bytes], name: str, limit: int) -> bytes:
+    """The decompressed content, which must not be longer than `limit` bytes."""
+    out = bytearray()
+    try:
+        with gzip.open(stream, "rb") as file:
+            while chunk := file.read(CHUNK):
+                out += chunk
+                if len(out) > limit:
+                    raise DataError(f"{name}: decompresses to more than the {limit} bytes expected; get it again")
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{name}: damaged gzip file ({error}); get it again") from None
+    return bytes(out)
+
+
+def contents(path: Path, limit: int | None = None) -> bytes:
+    """The bytes of a file, decompressed where its name ends in .gz, and never more than `limit`."""
+    try:
+        stored = path.stat().st_size
+        if path.suffix == ".gz":
+            with path.open("rb") as file:
+                return gunzip(file, str(path), min(limit or stored * INFLATE, stored * INFLATE))
+        if limit is not None and stored > limit:
+            raise DataError(f"{path}: {stored} bytes, expected at most {limit}; get it again")
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error}); check the path and its permissions") from None
+
+
+def verify(data: bytes | Path, digest: str, name: str) -> None:
+    """Raise unless `data` has the digest "algorithm:hexadecimal"."""
+    algorithm, _, expected = digest.partition(":")
+    if isinstance(data, bytes):
+        found = hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
+    else:
+        with data.open("rb") as file:
+            found = hashlib.file_digest(file, algorithm).hexdigest()
+    if found != expected:
+        raise DataError(f"{name}: {algorithm} is {found}, expected {expected}; the file is damaged or another one")
+
+
+def idx(data: bytes, name: str) -> NDArray[np.generic]:
+    """The array in an idx file: 0, 0, type, dimensions; each size as a big-endian uint32; the items."""
+    if len(data) < 4 or data[0] or data[1] or data[2] not in IDX_TYPES or not 1 <= data[3] <= 4:
+        raise DataError(f"{name}: starts with {data[:4].hex() or 'nothing'}, so it is no idx file of 1 to 4 dimensions")
+    first = 4 + 4 * data[3]
+    if len(data) < first:
+        raise DataError(f"{name}: ends inside its header, after {len(data)} bytes; get it again")
+    shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, first, 4)]
+    kind = np.dtype(IDX_TYPES[data[2]])
+    expected = first + kind.itemsize * prod(shape)
+    if len(data) != expected:
+        raise DataError(f"{name}: its header asks for {expected} bytes {shape}, it has {len(data)}; get it again")
+    array = np.frombuffer(data, kind, offset=first).reshape(shape)
+    return array.astype(kind.newbyteorder("="), copy=False)
+
+
+def read_idx(path: Path) -> NDArray[np.generic]:
+    """The array in an idx or idx.gz file."""
+    return idx(contents(path), str(path))
+
+
+def cifar_records(data: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """(n, 3, 32, 32) images and (n,) labels of CIFAR-10 records: a label byte, then 3072 planar RGB bytes."""
+    if not data or len(data) % (1 + CIFAR_PIXELS):
+        raise DataError(
+            f"{name}: {len(data)} bytes is no whole number of {1 + CIFAR_PIXELS}-byte records; get it again"
+        )
+    records = np.frombuffer(data, np.uint8).reshape(-1, 1 + CIFAR_PIXELS)
+    labels = records[:, 0].copy()
+    if labels.max() > 9:
+        raise DataError(f"{name}: a label of {int(labels.max())} where CIFAR-10 has 0 to 9; get it again")
+    return records[:, 1:].reshape(-1, 3, 32, 32), labels
+
+
+def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
+    """Every array of an npz file; arrays of Python objects are refused."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            if not isinstance(stored, np.lib.npyio.NpzFile):
+                raise DataError(f"{path}: holds one array and no names; save it with numpy.savez(path, x=..., y=...)")
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read as npz ({error})") from None

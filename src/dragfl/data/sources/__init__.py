@@ -1,0 +1,1 @@
+"""One module a dataset, each with `load(progress=None) -> Dataset`."""
