@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 
+import math
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -17,70 +20,55 @@ PIECE = 8192  # columns; 40 rows of it are 1.3 MB
 FLOAT32_SAFE = 1e30  # a weight outside [1/this, this] would lose digits or overflow as float32
 
 
-def _pieces(d: int) -> range:
-    return range(0, d, PIECE)
+def _pieces(X: Tensor) -> list[Tensor]:
+    return [X[..., a : a + PIECE] for a in range(0, X.shape[-1], PIECE)]
 
 
-def _square_norms(piece: Tensor) -> Tensor:
-    """(n,) float64 squared row norms of one piece."""
-    norms: Tensor = torch.linalg.vector_norm(piece, dim=1).double()
-    bad = ~torch.isfinite(norms)
-    if bad.any():  # overflow, or a number that is not finite to begin with: float64 tells which
-        norms[bad] = torch.linalg.vector_norm(piece[bad].double(), dim=1)
-    return norms.square_()
+def _exact(total: Tensor, X: Tensor, redo: Callable[[Tensor], Tensor]) -> Tensor:
+    """The totals, with those that float32 could not hold done again in float64, a row at a time."""
+    for m in (~torch.isfinite(total)).nonzero().flatten().tolist():
+        total[m] = redo(X[m].double())
+    return total
 
 
-def _dots(piece: Tensor, v: Tensor) -> Tensor:
-    """(n,) float64 dots of the rows of one piece with v."""
-    dots = (piece @ v).double()
-    bad = ~torch.isfinite(dots)
-    if bad.any():
-        dots[bad] = piece[bad].double() @ v.double()
-    return dots
+def _norms(parts: list[Tensor], X: Tensor) -> Tensor:
+    return _exact(torch.stack(parts).double().square_().sum(0).sqrt_(), X, torch.linalg.vector_norm)
 
 
-def _roots(X: Tensor, squares: Tensor) -> Tensor:
-    """Norms from sums of squares; rows of a float64 X whose squares overflow are scaled first."""
-    norms = squares.sqrt_()
-    bad = ~torch.isfinite(norms)
-    if X.dtype == torch.float64 and bad.any():
-        largest = X[bad].abs().amax(1)
-        scaled = torch.linalg.vector_norm(X[bad] / largest.unsqueeze(1), dim=1)
-        top = torch.finfo(torch.float64).max
-        norms[bad] = torch.where(torch.isfinite(largest), (largest * scaled).clamp_max(top), largest)
-    return norms
+def _dots(parts: list[Tensor], X: Tensor, v: Tensor) -> Tensor:
+    return _exact(torch.stack(parts).double().sum(0), X, lambda row: row @ v.double())
 
 
 def row_norms(X: Tensor) -> Tensor:
     """(n,) float64 Euclidean norms. A norm is finite exactly where every number of its row is."""
-    total = torch.zeros(X.shape[0], dtype=torch.float64, device=X.device)
-    for a in _pieces(X.shape[1]):
-        total += _square_norms(X[:, a : a + PIECE])
-    return _roots(X, total)
+    return _norms([torch.linalg.vector_norm(piece, dim=1) for piece in _pieces(X)], X)
 
 
 def row_dots(X: Tensor, v: Tensor) -> Tensor:
     """(n,) float64 dots of every row with v."""
-    total = torch.zeros(X.shape[0], dtype=torch.float64, device=X.device)
-    for a in _pieces(X.shape[1]):
-        total += _dots(X[:, a : a + PIECE], v[a : a + PIECE])
-    return total
+    return _dots([piece @ part for piece, part in zip(_pieces(X), _pieces(v), strict=True)], X, v)
 
 
 def norms_and_dots(X: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """`row_norms` and `row_dots` in one sweep over memory."""
-    squares = torch.zeros(X.shape[0], dtype=torch.float64, device=X.device)
-    dots = torch.zeros_like(squares)
-    for a in _pieces(X.shape[1]):
-        piece = X[:, a : a + PIECE]
-        squares += _square_norms(piece)
-        dots += _dots(piece, v[a : a + PIECE])
-    return _roots(X, squares), dots
+    """`row_norms` and `row_dots` in one sweep over memory: a piece is still in cache when it is used again."""
+    norms, dots = [], []
+    for piece, part in zip(_pieces(X), _pieces(v), strict=True):
+        norms.append(torch.linalg.vector_norm(piece, dim=1))
+        dots.append(piece @ part)
+    return _norms(norms, X), _dots(dots, X, v)
+
+
+def _rows(v: Tensor) -> tuple[Tensor, Tensor]:
+    """A vector as rows of PIECE columns, without a copy, and what is left over."""
+    whole = v.numel() - v.numel() % PIECE
+    return v[:whole].view(-1, PIECE), v[whole:].unsqueeze(0)
 
 
 def norm(v: Tensor) -> float:
-    """The Euclidean norm of one vector, in float64."""
-    return float(row_norms(v.unsqueeze(0)))
+    """The Euclidean norm of one vector, in float64; finite exactly where every number of it is."""
+    squares = [torch.linalg.vector_norm(rows, dim=1).double().square_().sum() for rows in _rows(v.contiguous())]
+    total = float(squares[0] + squares[1])
+    return math.sqrt(total) if math.isfinite(total) else float(torch.linalg.vector_norm(v.double()))
 
 
 def dot(u: Tensor, v: Tensor) -> float:

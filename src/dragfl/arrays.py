@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -36,7 +37,9 @@ def vector(name: str, what: str, value: Tensor | np.ndarray, X: Tensor) -> Tenso
         seen = tuple(v.shape) if isinstance(v, torch.Tensor) else type(value).__name__
         raise SpecError(f"{name}: {what} is {seen} and the updates are {tuple(X.shape)}; give a ({X.shape[1]},) vector")
     v = v.detach().to(device=X.device, dtype=X.dtype)
-    if not torch.isfinite(v).all():
+    from dragfl.arithmetic import norm
+
+    if not math.isfinite(norm(v)):
         raise SpecError(f"{name}: {what} holds a NaN or an infinity; it is the server's own, so mend it first")
     return v
 

@@ -85,7 +85,8 @@ class Federation:
 def prepare(experiment: Experiment) -> Federation:
     """Load the data, deal it out, build the model and everything that trains it."""
     device = _device(experiment.engine.device)
-    dataset = _on_device(data.load(experiment.dataset), device)
+    given = experiment.dataset
+    dataset = _on_device(data.load(given) if isinstance(given, str) else given, device)
     split, root = deal(experiment, dataset)
     model = build(lambda: make_module(experiment.model, dataset), experiment.seed, device)
     _check_fit(model, dataset)
