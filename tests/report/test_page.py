@@ -1,0 +1,126 @@
+"""The page holds everything, needs nothing, and says only what the runs say."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import dragfl
+from dragfl import report
+from dragfl.errors import SpecError
+
+from .conftest import MakeRun, write_run
+
+NASTY = "<script>alert('x')</script> & \"y\""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of what is hard: an attack, several seeds, an unfinished run, an exploding loss, nasty names."""
+    runs = tmp_path_factory.mktemp("runs")
+    for seed in (0, 1):
+        write_run(runs / f"drag{seed}", seed=seed, attack="sign_flip")
+    write_run(runs / "fltrust", algorithm="fltrust", attack="sign_flip", ran=7, finished=False)
+    write_run(runs / "fedavg", algorithm="fedavg", attack="sign_flip", spec={"name": NASTY})
+    metrics = runs / "fedavg" / "metrics.jsonl"
+    metrics.write_text(re.sub(r'"loss": [0-9.e+-]+', '"loss": "inf"', metrics.read_text()))
+    return report.write([runs], tmp_path_factory.mktemp("out"), title=NASTY)
+
+
+class Reader(HTMLParser):
+    """Collects tags, what they load, and alt texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loaded: list[str] = []
+        self.alts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        given = dict(attrs)
+        self.loaded += [given[key] or "" for key in ("src", "href", "srcset", "data") if key in given]
+        if tag == "img":
+            self.alts.append(given.get("alt") or "")
+
+
+def test_the_page_loads_nothing(page: Path) -> None:
+    text = page.read_text()
+    seen = Reader(text)
+    assert "script" not in seen.tags and "link" not in seen.tags and "iframe" not in seen.tags
+    assert len(seen.loaded) == 8 and all(one.startswith("data:image/png;base64,") for one in seen.loaded)
+    assert not re.search(r"https?://|@import|url\(", text)
+    assert all(len(alt) > 20 for alt in seen.alts)
+
+
+def test_user_strings_are_escaped(page: Path) -> None:
+    text = page.read_text()
+    assert NASTY not in text and "&lt;script&gt;" in text
+    assert "a &lt;small&gt; one" in text  # from run.json
+
+
+def test_every_figure_is_written_twice(page: Path) -> None:
+    names = {"accuracy", "loss", "bytes", "clients", "cosine", "drift", "attack", "dragging"}
+    files = {path.name: path.stat().st_size for path in (page.parent / "figures").iterdir()}
+    assert set(files) == {f"{name}.{ending}" for name in names for ending in ("png", "pdf")}
+    assert all(size > 4000 for size in files.values())
+
+
+def test_what_the_page_says_is_true(page: Path) -> None:
+    text = page.read_text()
+    assert (
+        "4 runs of DRAG, FLTrust and FedAvg on digits" in text or "4 runs of DRAG, FedAvg and FLTrust on digits" in text
+    )
+    assert "3 clients attack (sign_flip)" in text
+    assert "1 run is unfinished" in text and "unfinished, 7 rounds so far" in text
+    assert "no longer a finite number" in text
+    assert "mean ± standard deviation" in text
+    assert re.search(r"dragfl run \S*fltrust/spec\.toml", text)
+    assert "2.13.0" in text
+
+
+def test_a_smaller_report_leaves_no_stale_figure(make_run: MakeRun, tmp_path: Path) -> None:
+    stale = tmp_path / "figures" / "cosine.png"
+    stale.parent.mkdir()
+    stale.write_bytes(b"old")
+    keep = tmp_path / "figures" / "mine.png"
+    keep.write_bytes(b"the user's")
+    page = dragfl.report(make_run("one", algorithm="fedavg", rounds=4), tmp_path)  # type: ignore[operator]
+    assert page == tmp_path / "report.html"
+    assert not stale.exists() and keep.exists()
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_a_failing_write_leaves_the_old_page(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run("one", rounds=4)
+    old = tmp_path / "report.html"
+    old.write_text("old")
+    monkeypatch.setattr("dragfl.report.figures.draw", lambda *_: [])
+    monkeypatch.setattr("dragfl.report.figures.explain", lambda *_: [])
+    monkeypatch.setattr(Path, "write_text", _full_disk)
+    with pytest.raises(OSError, match="No space"):
+        report.write(run, tmp_path)
+    assert old.read_text() == "old"
+    assert [path.name for path in tmp_path.glob("*report*")] == ["report.html"]
+
+
+def _full_disk(path: Path, text: str, **_: object) -> int:
+    with path.open("w") as file:
+        file.write(text[:10])
+    raise OSError(28, "No space left on device")
+
+
+def test_without_the_extra_the_error_names_it(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragfl.report.extra.find_spec", lambda name: None)
+    run = make_run("one")
+    with pytest.raises(SpecError, match=r"pip install 'dragfl\[report\]'"):
+        report.write(run, tmp_path)
+    assert report.table(run)
