@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from dragfl.data.readers import verify
@@ -41,29 +41,26 @@ class _Bar:
         pass
 
 
-def download(urls: Sequence[str], digest: str, to: Path, progress: Progress | None = None) -> Path:
-    """The first of the mirrors that gives the file with this digest; a half-read file is never seen under its name."""
+def download(url: str, digest: str, to: Path, progress: Progress | None = None) -> Path:
+    """The file at an address, if it has this digest; a half-read file is never seen under its name."""
     import pooch  # type: ignore[import-untyped]
     import requests
 
-    failed = []
-    for url in urls:
-        part = to.with_name(to.name + ".part")
-        bar = _Bar(to.name, progress) if progress else False
-        get = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=(CONNECT_S, READ_S))
-        try:
-            get(url, str(part), None)
-            verify(part, digest, url)
-            return part.replace(to)
-        except (DataError, OSError, requests.RequestException) as error:
-            failed.append(f"{url}: {_brief(error)}")
-        finally:
-            part.unlink(missing_ok=True)
-    raise DataError("; ".join(failed))
+    part = to.with_name(to.name + ".part")
+    bar = _Bar(to.name, progress) if progress else False
+    get = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=(CONNECT_S, READ_S))
+    try:
+        get(url, str(part), None)
+        verify(part, digest, to.name)
+        return part.replace(to)
+    except (OSError, requests.RequestException) as error:
+        raise DataError(_brief(error)) from None
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _brief(error: Exception) -> str:
-    """A network error in a few words: the innermost reason."""
+    """A network error in a few words."""
     import requests
 
     if isinstance(error, requests.ConnectTimeout | requests.ReadTimeout):

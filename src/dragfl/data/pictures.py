@@ -1,0 +1,124 @@
+"""Pictures of data: who holds which labels, and what the samples look like. Needs matplotlib (`dragfl[report]`)."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dragfl.data.partitions import Shares, label_counts, summary
+from dragfl.errors import DataError, SpecError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from dragfl.data.dataset import Dataset
+
+CLIENTS = 100  # of a larger population, this many evenly spaced clients are drawn
+INK, GREY, BLUE = "#222222", "#8a8a8a", "#0072B2"
+LOOK: Any = {"font.size": 8, "text.color": INK, "axes.edgecolor": GREY, "axes.linewidth": 0.6, "savefig.dpi": 200}
+
+
+def require_matplotlib() -> None:
+    """An error that says what to install."""
+    if find_spec("matplotlib") is None:
+        raise SpecError("pictures need matplotlib: pip install 'dragfl[report]'; the table above needs nothing more")
+
+
+def who_holds_what(dataset: Dataset, split: Shares, title: str) -> Figure:
+    """A heat map of samples by client and class, with the size of every client above it."""
+    require_matplotlib()
+    import matplotlib as mpl
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+
+    step = -(-split.clients // CLIENTS)
+    shown = np.arange(0, split.clients, step)
+    labels = dataset.y.cpu().numpy()
+    counts = label_counts(split, labels, dataset.classes, shown.tolist())
+    facts = summary(split, labels, dataset.classes)
+    with mpl.rc_context(LOOK):
+        height = 1.5 + min(max(0.115 * dataset.classes, 1.6), 6.0)
+        figure = Figure(figsize=(min(max(2.2 + 0.12 * len(shown), 4.6), 8.0), height), layout="constrained")
+        sizes, cells = figure.subplots(2, 1, sharex=True, height_ratios=[1, max(4.0, dataset.classes / 7)])
+        paint = LinearSegmentedColormap.from_list("blues", ["#dbe9f6", "#6baed6", "#2171b5", "#08306b"])
+        paint.set_bad("white")
+        seen = np.ma.masked_equal(counts.T, 0)
+        image = cells.imshow(seen, aspect="auto", cmap=paint, vmin=1, interpolation="nearest")
+        sizes.bar(np.arange(len(shown)), counts.sum(1), width=0.8, color=GREY)
+        sizes.set_ylabel("samples")
+        sizes.spines[["top", "right"]].set_visible(False)
+        sizes.tick_params(axis="x", length=0, labelbottom=False)
+        _ticks(cells, shown, dataset)
+        cells.set_xlabel("client" if step == 1 else f"client (every {step:,}th of {split.clients:,})")
+        cells.set_ylabel("class")
+        figure.colorbar(image, ax=cells, pad=0.01, fraction=0.04, label="samples of the class")
+        apart = f"{facts.classes_median:g} classes a client (median), total variation {facts.total_variation:.2f}"
+        sizes.set_title(f"{title}\n", loc="left", fontsize=9.5, fontweight="bold")
+        sizes.text(0, 1.06, apart, transform=sizes.transAxes, color="#555555", fontsize=8)
+    return figure
+
+
+def _ticks(cells: Any, shown: NDArray[np.int64], dataset: Dataset) -> None:
+    """Faint lines between cells, names of classes where there are any, and client numbers that are round."""
+    cells.set_xticks(np.arange(len(shown) + 1) - 0.5, minor=True)
+    cells.set_yticks(np.arange(dataset.classes + 1) - 0.5, minor=True)
+    cells.grid(which="minor", color="#eeeeee", linewidth=0.4)
+    cells.tick_params(which="minor", length=0)
+    every = next(k for k in (1, 2, 5, 10, 20, 50, 100) if len(shown) / k <= 21)
+    at = np.arange(0, len(shown), every)
+    cells.set_xticks(at, [f"{shown[i]:,}" for i in at])
+    names = dataset.class_names or tuple(str(label) for label in range(dataset.classes))
+    rows = np.arange(0, dataset.classes, -(-dataset.classes // 60))
+    cells.set_yticks(rows, [names[i] for i in rows], fontsize=6 if dataset.classes > 25 else 8)
+
+
+def contact_sheet(dataset: Dataset, rng: np.random.Generator, columns: int = 12) -> Figure:
+    """Random training samples, one row a class, upright."""
+    require_matplotlib()
+    import matplotlib as mpl
+    import torch
+    from matplotlib.figure import Figure
+
+    if len(dataset.shape) != 3 or dataset.shape[0] not in (1, 3):
+        raise DataError(f"dataset {dataset.name}: inputs of shape {dataset.shape} are no grey or RGB images to show")
+    labels = dataset.y.cpu().numpy()
+    blocks = -(-dataset.classes // 16)
+    rows = -(-dataset.classes // blocks)
+    names = dataset.class_names or tuple(str(label) for label in range(dataset.classes))
+    with mpl.rc_context(LOOK):
+        figure = Figure(figsize=(0.4 + blocks * (0.5 + 0.2 * columns), 0.5 + 0.2 * rows), layout="constrained")
+        figure.suptitle(
+            f"{dataset.name}: training samples by class", x=0.01, ha="left", fontsize=9.5, fontweight="bold"
+        )
+        for block, axes in enumerate(np.atleast_1d(figure.subplots(1, blocks))):
+            first = block * rows
+            held = range(first, min(first + rows, dataset.classes))
+            tiles = np.ones((rows, columns, *_tile(dataset)), np.float32)
+            for row, label in enumerate(held):
+                having = np.flatnonzero(labels == label)
+                chosen = rng.choice(having, min(columns, len(having)), replace=False)
+                pictures = dataset.pictures(dataset.x[torch.from_numpy(chosen)]).cpu().numpy()
+                tiles[row, : len(chosen)] = _framed(pictures)
+            sheet = tiles.transpose(0, 2, 1, 3, 4).reshape(rows * tiles.shape[2], columns * tiles.shape[3], -1)
+            axes.imshow(sheet.squeeze(), cmap="gray_r" if sheet.shape[2] == 1 else None, vmin=0, vmax=1)
+            middle = (np.arange(len(held)) + 0.5) * tiles.shape[2] - 0.5
+            axes.set_yticks(middle, [names[label] for label in held])
+            axes.set_xticks([])
+            axes.tick_params(length=0)
+            axes.spines[:].set_visible(False)
+    return figure
+
+
+def _tile(dataset: Dataset) -> tuple[int, int, int]:
+    """(height, width, channels) of an upright picture with its frame."""
+    height, width, channels = dataset.pictures(dataset.x[:1]).shape[1:]
+    return height + 2, width + 2, channels
+
+
+def _framed(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A margin of one pixel: white around colour, and around grey what prints as white."""
+    empty = 0.0 if pictures.shape[3] == 1 else 1.0
+    return np.pad(pictures.clip(0, 1), ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=empty)
