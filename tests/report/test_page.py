@@ -83,7 +83,10 @@ def test_what_the_page_says_is_true(page: Path) -> None:
     assert "2.13.0" in text
 
 
-def test_a_smaller_report_leaves_no_stale_figure(make_run: MakeRun, tmp_path: Path) -> None:
+def test_a_smaller_report_leaves_no_stale_figure(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragfl.report.figures.explain", lambda *_: [])
     stale = tmp_path / "figures" / "cosine.png"
     stale.parent.mkdir()
     stale.write_bytes(b"old")

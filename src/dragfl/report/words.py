@@ -70,6 +70,8 @@ def _under_attack(groups: Sequence[Group]) -> str:
     attacked = [group for group in groups if group.attack]
     if not attacked:
         return ""
+    if len(attacked) == len(groups):
+        return f"; all under attack ({', '.join(dict.fromkeys(group.attack or '' for group in groups))})"
     runs, names = sum(len(group.runs) for group in attacked), dict.fromkeys(group.attack or "" for group in attacked)
     return f"; {_count(runs, 'run')} under attack ({', '.join(names)})"
 

@@ -161,7 +161,7 @@ def _words(found: Sequence[Cells], seeds: bool) -> str:
     if any(np.isinf(np.array(c.value)).any() for c in found):
         words += " Grey: dropped, since the update was not finite."
     if any(len(c.clients) > MOST_ROWS for c in found):
-        words += f" Of more than {MOST_ROWS} clients an even selection is shown."
+        words += f" Of more than {MOST_ROWS} clients an even selection of each kind is shown."
     wide = max(_bin(len(c.rounds)) for c in found)
     if wide > 1:
         words += f" A column is the mean over up to {wide} rounds."

@@ -146,7 +146,9 @@ def label_ends(
         ends.append((f"target {100 * target:g} %", Pen(INK, (0, (1, 2))), (ax.get_xlim()[1], target)))
     gap = 1.35 * 8.5 / 72 / (ax.get_position().height * ax.figure.get_figheight())  # type: ignore[union-attr]
     placed = spread({i: _fraction(ax, *end) for i, (_, _, end) in enumerate(ends)}, gap)
+    near = ax.get_xlim()[1] - 0.1 * (ax.get_xlim()[1] - ax.get_xlim()[0])
     for i, (name, pen, end) in enumerate(ends):
+        far = end[0] < near  # a line that stopped early: its leader must not pass for data
         ax.annotate(
             name,
             xy=end,
@@ -159,8 +161,8 @@ def label_ends(
                 "arrowstyle": "-",
                 "color": pen.colour,
                 "linewidth": 0.7,
-                "alpha": 0.55,
-                "linestyle": pen.dash,
+                "alpha": 0.35 if far else 0.55,
+                "linestyle": (0, (1, 3)) if far else pen.dash,
                 "shrinkA": 1,
                 "shrinkB": 2,
                 "relpos": (0, 0.5),
