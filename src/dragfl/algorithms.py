@@ -14,7 +14,11 @@ from dragfl.corrections import CORRECTIONS
 from dragfl.errors import SpecError, nearest
 from dragfl.server_steps import SERVER_STEPS
 
-PARTS: dict[str, dict[str, Any]] = {"correction": CORRECTIONS, "aggregate": AGGREGATES, "server": SERVER_STEPS}
+PARTS: dict[str, dict[str, Any]] = {
+    "correction": CORRECTIONS,
+    "aggregate": AGGREGATES,
+    "server": SERVER_STEPS,
+}
 DEFAULTS = {"correction": "none", "aggregate": "mean", "server": "sgd"}
 
 
@@ -28,13 +32,16 @@ class Preset:
     server: str = "sgd"
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # part -> settings
 
-    def flat(self) -> dict[str, tuple[str, str]]:
-        """Flat setting name -> (part, field); the server's lr is `server_lr`."""
-        names: dict[str, tuple[str, str]] = {}
+    def flat(self) -> dict[str, list[tuple[str, str]]]:
+        """Flat setting name -> the (part, field) it sets; the server's lr is `server_lr`.
+
+        A name that two parts share, as `weighting` in Mime, sets both.
+        """
+        names: dict[str, list[tuple[str, str]]] = {}
         for part, table in PARTS.items():
             for f in fields(table[getattr(self, part)]):
                 name = "server_lr" if (part, f.name) == ("server", "lr") else f.name
-                names[name] = (part, f.name)
+                names.setdefault(name, []).append((part, f.name))
         return names
 
 
@@ -43,6 +50,20 @@ PRESETS = {
     "drag": Preset("Zhu et al. 2023, arXiv 2309.01779", aggregate="drag"),
     "br_drag": Preset("Zhu et al. 2023, arXiv 2309.01779", aggregate="br_drag"),
     "fltrust": Preset("Cao et al. 2021", aggregate="fltrust"),
+    "fedprox": Preset("Li et al. 2020", correction="prox"),
+    "scaffold": Preset("Karimireddy et al. 2020", correction="scaffold"),
+    "adabest": Preset("Varno et al. 2022", correction="adabest", server="extrapolate"),
+    "feddyn": Preset("Acar et al. 2021", correction="feddyn"),
+    "feddc": Preset("Gao et al. 2022", correction="feddc"),
+    "mime": Preset("Karimireddy et al. 2020b", correction="mime"),
+    "mimelite": Preset("Karimireddy et al. 2020b", correction="mime", defaults={"correction": {"lite": True}}),
+    "fedavgm": Preset("Hsu et al. 2019", server="momentum"),
+    "fedadam": Preset("Reddi et al. 2021", server="adam"),
+    "fedyogi": Preset("Reddi et al. 2021", server="yogi"),
+    "fedadagrad": Preset("Reddi et al. 2021", server="adagrad"),
+    "fednova": Preset("Wang et al. 2020", aggregate="fednova"),
+    "fedcm": Preset("Xu et al. 2021", correction="fedcm"),
+    "fedexp": Preset("Jhunjhunwala et al. 2023", aggregate="fedexp", server="last_two"),
 }
 
 
@@ -52,11 +73,13 @@ def expand(table: Mapping[str, Any]) -> dict[str, Any]:
     Given a preset's name and flat settings, or parts, or both.
     """
     given = dict(table)
-    parts = {part: given.pop(part) for part in PARTS if part in given}
     name = given.pop("name", None)
+    if name is not None and not isinstance(name, str):
+        raise SpecError(f"algorithm.name: {name!r} is no name; give one of {', '.join(PRESETS)}")
+    parts = {part: given.pop(part) for part in PARTS if part in given}
     if len(parts) == len(PARTS):  # an expanded table: the name is only a label
         if given:
-            raise SpecError(_stray(next(iter(given)), name, []))
+            raise SpecError(_stray(next(iter(given)), name, parts, {}))
         return {"name": name or _label(parts), **parts}
     if name is not None and name not in PRESETS:
         raise SpecError(f"algorithm.name: unknown algorithm '{name}'{nearest(str(name), PRESETS)}")
@@ -64,10 +87,11 @@ def expand(table: Mapping[str, Any]) -> dict[str, Any]:
     flat = preset.flat()
     tables = {part: {"name": getattr(preset, part), **preset.defaults.get(part, {})} for part in PARTS}
     for key, value in given.items():
-        if key not in flat or flat[key][0] in parts:
-            raise SpecError(_stray(key, name, list(flat)))
-        part, setting = flat[key]
-        tables[part][setting] = value
+        places = [(part, setting) for part, setting in flat.get(key, []) if part not in parts]
+        if not places:
+            raise SpecError(_stray(key, name, parts, flat))
+        for part, setting in places:
+            tables[part][setting] = value
     expanded = {**tables, **parts}
     return {"name": _label(expanded) if parts or name is None else name, **expanded}
 
@@ -83,6 +107,12 @@ def _part_name(part: Any) -> str:
     return str(name) if isinstance(name, str) else type(name).__name__
 
 
-def _stray(key: str, name: str, known: list[str]) -> str:
-    hint = nearest(key, known) if known else "; name the part, as in algorithm.aggregate." + key
-    return f"algorithm.{key}: '{name}' has no setting '{key}'{hint}"
+def _stray(key: str, name: str | None, parts: Mapping[str, Any], flat: Mapping[str, list[tuple[str, str]]]) -> str:
+    """Why a key of the table has no place: its part is spelled out elsewhere, or there is no such setting."""
+    if key in flat:
+        part, setting = flat[key][0]
+        return f"algorithm.{key}: the {part} is given by itself; write algorithm.{part}.{setting} instead"
+    if not flat:
+        return f"algorithm.{key}: the parts are given by themselves; write it as theirs: algorithm.aggregate.{key}"
+    known = [*(k for k, places in flat.items() if places[0][0] not in parts), *PARTS, "name"]
+    return f"algorithm.{key}: {name or 'fedavg'} has no setting '{key}'{nearest(key, known)}"

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _make_room(out: Path, error: type[Exception]) -> None:
     """The demo starts anew each time; it only ever deletes what an earlier demo made."""
-    if not out.exists() or not any(out.iterdir()):
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / "drift.toml").exists() and not (out / "runs" / "drift-fedavg").exists():
         raise error(f"{out}: exists and was not made by `dragfl demo`; choose another --out")

@@ -1,6 +1,7 @@
 """Save and restore the whole state of a run: tensors as safetensors, the rest as JSON, never a pickle.
 
-`checkpoint.json` is the commit point: it names its tensor file with its digest, and the byte length that each log had.
+`checkpoint.json` is the commit point: it names its tensor file with its digest, and the byte length that each log had,
+and holds a digest of itself.
 Whatever came after, a torn line or whole rounds, is cut off by resume, so a killed run goes on as if nothing happened.
 """
 
@@ -14,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, isfinite
 
 from dragfl.engine.federation import Federation
 from dragfl.engine.round import FederationState
 from dragfl.errors import DamagedRun
 from dragfl.experiment import durable
-from dragfl.experiment.rundir import CHECKPOINT
+from dragfl.experiment.rundir import CHECKPOINT, LOGS
 
 FORMAT = 1
 PARTS = ("correction", "aggregate", "server", "attack")
@@ -33,8 +34,8 @@ def save(folder: Path, fed: Federation, state: FederationState, lengths: Mapping
     tensors |= {f"clients.{name}": value for name, value in fed.store.tensors().items()}
     name = f"checkpoint-{state.t:08d}.safetensors"
     contiguous = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-    durable.write(folder / name, lambda temporary: save_file(contiguous, temporary))
-    table = {
+    durable.write(folder / name, lambda temporary: durable.save_tensors(contiguous, temporary))
+    table: dict[str, Any] = {
         "format": FORMAT,
         "round": state.t,
         "tensors": name,
@@ -42,7 +43,7 @@ def save(folder: Path, fed: Federation, state: FederationState, lengths: Mapping
         "lengths": dict(lengths),
         "numbers": numbers,
     }
-    durable.write_json(folder / CHECKPOINT, table)
+    durable.write_json(folder / CHECKPOINT, table | {"digest": own_digest(table)})
     for old in folder.glob("checkpoint-*.safetensors"):
         if old.name != name:
             old.unlink()
@@ -56,12 +57,14 @@ def load(folder: Path, fed: Federation) -> tuple[FederationState, dict[str, int]
         table = json.loads((folder / CHECKPOINT).read_text())
         if table["format"] != FORMAT:
             raise ValueError(f"format {table['format']!r}, this version of dragfl reads {FORMAT}")
+        if table.pop("digest") != own_digest(table):
+            raise ValueError("it is not what was written")
         path = folder / Path(table["tensors"]).name
         if digest(path) != table["blake2b"]:
             raise ValueError(f"{path.name} is not the file that was written")
         tensors = load_file(path, device=str(fed.initial.device))
         state = restore(fed, int(table["round"]), tensors, table["numbers"])
-        lengths = {str(name): int(size) for name, size in table["lengths"].items()}
+        lengths = {name: int(table["lengths"][name]) for name in LOGS}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise DamagedRun(
             f"{folder / CHECKPOINT}: cannot be used ({error}); the run is damaged: delete {folder} and run again"
@@ -102,6 +105,11 @@ def restore(fed: Federation, t: int, tensors: dict[str, Tensor], numbers: Mappin
     prefix = "clients."
     fed.store.restore({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
     return FederationState(t, tensors["w"], **fields, evaluate=tensors.get("evaluate"))
+
+
+def own_digest(table: Mapping[str, Any]) -> str:
+    """A digest of what the table says, however it is laid out."""
+    return blake2b(json.dumps(table, sort_keys=True).encode(), digest_size=20).hexdigest()
 
 
 def digest(path: Path) -> str:

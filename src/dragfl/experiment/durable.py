@@ -5,9 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
 
 from dragfl.errors import Interrupted
 
@@ -21,12 +26,22 @@ _FULL = {
 def storage_error(path: Path, error: OSError) -> Exception:
     """A full disk as an error that says what is left and what to do; any other error as it is."""
     if error.errno in _FULL:
-        folder = path.parent
         return Interrupted(
             f"{path}: cannot be written, {_FULL[error.errno]}; everything up to the last checkpoint is safe. "
-            f"Make room, then: dragfl resume {folder}"
+            f"Make room, then: dragfl resume {path.parent}"
         )
     return error
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a safetensors file; its library reports a full disk in words, which become an OSError again."""
+    try:
+        save_file(dict(tensors), path)
+    except SafetensorError as error:
+        code = re.search(r"os error (\d+)", str(error))
+        if code is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
 
 
 def write(path: Path, save: Callable[[Path], None]) -> None:

@@ -6,9 +6,12 @@ import dataclasses
 import importlib
 import re
 import sys
+import types
+import typing
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -19,29 +22,55 @@ T = TypeVar("T")
 
 def convert(where: str, table: Mapping[str, Any], kind: type[T]) -> T:
     """A table as a dataclass; an unknown or mistyped key is an error that names the nearest valid one."""
-    known = [f.name for f in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else None
-    for key in table:
-        if known is not None and key not in known:
-            raise SpecError(f"{where}.{key}: unknown key '{key}'{nearest(key, known)}".lstrip("."))
+    _check_keys(where, table, kind)
     try:
-        return msgspec.convert(dict(table), kind, strict=True)
+        made = msgspec.convert(dict(table), kind, strict=True)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, SpecError):
             raise error.__cause__ from None
-        raise SpecError(_readable(where, table, str(error))) from None
+        raise SpecError(_readable(where, table, kind, str(error))) from None
+    for key, value in table.items():  # a table inside, such as a schedule: msgspec passes over keys it does not know
+        inner = type(getattr(made, key))
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(inner):
+            _check_keys(f"{where}.{key}".lstrip("."), value, inner)
+    return made
 
 
-def _readable(where: str, table: Mapping[str, Any], message: str) -> str:
-    """msgspec's sentence with our key path and the value seen."""
+def _check_keys(where: str, table: Mapping[str, Any], kind: Any) -> None:
+    known = [f.name for f in dataclasses.fields(kind)]
+    for key in table:
+        if key not in known:
+            raise SpecError(f"{where}.{key}: unknown key '{key}'{nearest(key, known)}".lstrip("."))
+
+
+def _readable(where: str, table: Mapping[str, Any], kind: Any, message: str) -> str:
+    """msgspec's sentence with our key path, the value seen, and the words it could have been."""
     found = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*?)`)?", message)
     text, path = (found[1], found[2] or "") if found else (message, "")
     value: Any = table
     for part in re.findall(r"[^.\[\]]+", path):
         if isinstance(value, Mapping) and part in value:
             value = value[part]
-    seen = f" (value {value!r})" if path else ""
+            kind = _inner_kind(kind, part)
+    words = [word for choice in _choices(kind) if typing.get_origin(choice) is Literal for word in get_args(choice)]
+    hint = nearest(str(value), words) if words else ""
+    seen = f" (value {value!r}){hint}" if path else ""
     name = ".".join(p for p in (where, path) if p) or "the experiment"
+    text = text.replace("object", "table")
     return f"{name}: {text[:1].lower()}{text[1:]}{seen}"
+
+
+def _inner_kind(kind: Any, field: str) -> Any:
+    """The type of a field, of whichever dataclass among the choices has it."""
+    for choice in _choices(kind):
+        if dataclasses.is_dataclass(choice):
+            with suppress(NameError):  # an annotation that only a type checker can resolve
+                return typing.get_type_hints(choice).get(field)
+    return None
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if typing.get_origin(kind) in (types.UnionType, typing.Union) else (kind,)
 
 
 def import_object(where: str, target: str) -> Any:
@@ -51,7 +80,7 @@ def import_object(where: str, target: str) -> Any:
     sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
         raise SpecError(
             f"{where}: cannot import '{module_name}' ({error}); it must be installed or lie in {here}"
         ) from None

@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragfl.errors import DamagedRun
+from dragfl.errors import DamagedRun, Diverged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SPEC, INFO, RESULT = "spec.toml", "run.json", "result.json"
 METRICS, CLIENTS, TIMING = "metrics.jsonl", "clients.jsonl", "timing.jsonl"
+LOGS = (METRICS, CLIENTS, TIMING)
 CHECKPOINT, MODEL, LOCK = "checkpoint.json", "model.safetensors", "lock"
 
 
@@ -92,6 +93,8 @@ class Run:
         from safetensors.torch import load_file
 
         if not (self.path / MODEL).is_file():
+            if self.result is not None and self.result.get("stopped_by") == "diverged":
+                raise Diverged(f"{self.path}: there is no final model, the run {self.result['message']}")
             raise DamagedRun(f"{self.path}: no {MODEL}; the run has not finished: dragfl resume {self.path}")
         return load_file(self.path / MODEL)
 
@@ -101,7 +104,7 @@ class Run:
             import pandas as pd
         except ModuleNotFoundError:
             raise ModuleNotFoundError("to_pandas() needs pandas: pip install pandas") from None
-        return pd.DataFrame(self.metrics).set_index("round")
+        return pd.DataFrame(self.metrics or {"round": []}).set_index("round")
 
 
 def load_run(path: str | Path) -> Run:

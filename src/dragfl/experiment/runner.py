@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
-
-from safetensors.torch import save_file
 
 from dragfl.errors import DamagedRun, Diverged, Interrupted, SpecError
 from dragfl.experiment import checkpoint, durable
 from dragfl.experiment.lock import locked
 from dragfl.experiment.machine import describe_machine
-from dragfl.experiment.rundir import CLIENTS, INFO, METRICS, MODEL, RESULT, SPEC, TIMING, Run, load_run
+from dragfl.experiment.rundir import CLIENTS, INFO, LOCK, LOGS, METRICS, MODEL, RESULT, SPEC, TIMING, Run, load_run
 from dragfl.experiment.simulation import Simulation
 from dragfl.experiment.spec import Experiment, load
 from dragfl.types import OnRecord, RoundRecord
 
-LOGS = (METRICS, CLIENTS, TIMING)
+STARTED = {LOCK, INFO, f"{INFO}.tmp", f"{SPEC}.tmp"}  # what a run may leave that was killed before it had a spec
 
 
 def run(
@@ -34,11 +32,16 @@ def run(
     folder = Path(out) if out is not None else Path("runs") / experiment.name
     if (folder / SPEC).exists():
         return _existing(folder, experiment)
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - STARTED):
         raise SpecError(f"{folder}: exists and is not a run directory; choose another place")
     simulation = Simulation(experiment)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpecError(f"{folder}: cannot be made ({error.strerror}); choose another place") from None
     with locked(folder):
+        if (folder / SPEC).exists():  # made by another process meanwhile
+            return _existing(folder, experiment)
         durable.write_json(folder / INFO, describe_machine(simulation.experiment.seed, simulation.federation.setting))
         durable.write_text(folder / SPEC, simulation.experiment.to_toml())
         return _drive(simulation, folder, on_record, should_stop)
@@ -59,17 +62,21 @@ def resume(
         try:
             experiment = load(done.spec)
         except SpecError as error:
-            raise DamagedRun(f"{done.path / SPEC}: {error}") from None
+            raise DamagedRun(
+                f"{done.path / SPEC}: {error} (is it a part of your own? resume where it can be imported, or from "
+                "Python with dragfl.resume(path, experiment))"
+            ) from None
     elif not same_spec(experiment, done):
         raise SpecError(f"{done.path}: was made by another experiment; compare {done.path / SPEC} with yours")
     with locked(done.path):
+        if load_run(path).finished:  # by another process meanwhile
+            return done
         simulation = Simulation(experiment)
         restored = checkpoint.load(done.path, simulation.federation)
         lengths = dict.fromkeys(LOGS, 0)
         if restored is not None:
             simulation.state, lengths = restored
-        for name in LOGS:
-            _cut(done.path / name, lengths[name])
+        _cut_back(done.path, lengths)
         return _drive(simulation, done.path, on_record, should_stop)
 
 
@@ -113,7 +120,7 @@ def _drive(simulation: Simulation, folder: Path, on_record: OnRecord | None, sho
             if stop:
                 raise Interrupted(f"stopped after round {record.round}; go on with: dragfl resume {folder}")
     named = simulation.model()
-    durable.write(folder / MODEL, lambda temporary: save_file(named, temporary))
+    durable.write(folder / MODEL, lambda temporary: durable.save_tensors(named, temporary))
     _write_result(folder, stopped_by)
     return load_run(folder)
 
@@ -151,18 +158,28 @@ class _Logs:
 
     def lengths(self) -> dict[str, int]:
         """The byte length of each log, made durable."""
-        for file in self._files.values():
-            os.fsync(file.fileno())
+        for name, file in self._files.items():
+            try:
+                os.fsync(file.fileno())
+            except OSError as error:
+                raise durable.storage_error(self._folder / name, error) from error
         return {name: file.tell() for name, file in self._files.items()}
 
 
-def _cut(path: Path, length: int) -> None:
-    """Cut a log back to what it was at the checkpoint."""
-    size = path.stat().st_size if path.exists() else 0
-    if size < length:
-        raise DamagedRun(f"{path}: {size} bytes, but {length} at the last checkpoint; restore the file or run again")
-    if size > length:
-        os.truncate(path, length)
+def _cut_back(folder: Path, lengths: Mapping[str, int]) -> None:
+    """Cut every log back to what it was at the checkpoint, and clear away half-written files; or change nothing."""
+    sizes = {name: (folder / name).stat().st_size if (folder / name).exists() else 0 for name in LOGS}
+    for name, size in sizes.items():
+        if size < lengths[name]:
+            raise DamagedRun(
+                f"{folder / name}: {size} bytes, but {lengths[name]} at the last checkpoint; "
+                "restore the file or run again"
+            )
+    for name, size in sizes.items():
+        if size > lengths[name]:
+            os.truncate(folder / name, lengths[name])
+    for left in folder.glob("*.tmp"):
+        left.unlink()
 
 
 def _write_result(folder: Path, stopped_by: str, message: str | None = None) -> None:

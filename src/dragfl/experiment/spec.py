@@ -8,7 +8,6 @@ Wherever a spec has a name, Python code may put the object itself.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import inspect
 import math
@@ -21,17 +20,18 @@ from typing import Any
 import tomli_w
 
 from dragfl import data
-from dragfl.algorithms import PARTS, expand
+from dragfl.algorithms import PARTS, PRESETS, expand
 from dragfl.attacks import ATTACKS
 from dragfl.data.partitions import PARTITIONS, Partition
 from dragfl.errors import SpecError, nearest
 from dragfl.experiment import sections
 from dragfl.experiment.names import build, convert, describe, look_up, without_none
+from dragfl.experiment.overrides import algorithm_table, override
 from dragfl.models import MODELS
 from dragfl.types import Algorithm, Attack, Setting
 
 METHODS = {
-    "correction": ("fields", "init", "broadcast", "affine", "client_finish", "server_finish"),
+    "correction": ("fields", "init", "needs", "broadcast", "affine", "client_finish", "server_finish"),
     "aggregate": ("init", "needs", "begin", "fold", "finish"),
     "server": ("init", "update"),
 }
@@ -151,46 +151,6 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         raise SpecError(f"{source}: cannot be read as TOML: {error}") from None
 
 
-def override(tables: dict[str, Any], overrides: tuple[str, ...] | list[str]) -> dict[str, Any]:
-    """Apply `a.b=value`, each value a TOML literal or a bare word.
-
-    Setting `algorithm.name` replaces the whole table by the preset's defaults plus its `[algorithms.NAME]` table.
-    """
-    tables = copy.copy(tables)
-    parsed = [parse_override(text) for text in overrides]
-    # The name first: it replaces the table that the other algorithm.* overrides then change.
-    for path, value in sorted(parsed, key=lambda item: item[0] != ["algorithm", "name"]):
-        if path == ["algorithm", "name"]:
-            tables["algorithm"] = {"name": value, **tables.get("algorithms", {}).get(value, {})}
-            continue
-        place = tables
-        for key in path[:-1]:
-            inner = place.get(key, {})
-            if isinstance(inner, str) and key in PARTS:
-                inner = {"name": inner}
-            if not isinstance(inner, Mapping):
-                raise SpecError(f"{'.'.join(path)}: '{key}' is not a table but {inner!r}; set it as a whole")
-            place[key] = dict(inner)
-            place = place[key]
-        place[path[-1]] = value
-    return tables
-
-
-def parse_override(text: str) -> tuple[list[str], Any]:
-    """`a.b=1` -> (["a", "b"], 1)."""
-    key, equals, value = text.partition("=")
-    path = [part.strip() for part in key.split(".")]
-    if not equals or not all(path):
-        raise SpecError(f"override {text!r}: write it as key=value, for example clients.lr=0.05")
-    try:
-        return path, tomllib.loads(f"v = {value.strip()}")["v"]
-    except tomllib.TOMLDecodeError:
-        word = value.strip()
-        if word and not any(c in word for c in "\"'[]{}=\n"):
-            return path, word
-        raise SpecError(f"override {text!r}: {value!r} is not a TOML value; quote strings that hold brackets") from None
-
-
 def resolve(tables: Mapping[str, Any]) -> Experiment:
     """Check plain tables and build the experiment they describe."""
     known = [*(f.name for f in dataclasses.fields(Top)), *TABLES]
@@ -200,6 +160,7 @@ def resolve(tables: Mapping[str, Any]) -> Experiment:
     for key in TABLES:
         if not isinstance(tables.get(key, {}), Mapping):
             raise SpecError(f"{key}: expected a table, got {tables[key]!r}; write [{key}] and its keys below it")
+    _check_algorithms(tables.get("algorithms", {}))
     top = convert("", {k: v for k, v in tables.items() if k not in TABLES}, Top)
     data_table = convert("data", tables.get("data", {}), sections.Data)
     clients = convert("clients", tables.get("clients", {}), sections.Clients)
@@ -238,16 +199,31 @@ def _dataset(given: Any) -> Any:
 def _root(table: Mapping[str, Any] | None) -> sections.Root | None:
     if table is None:
         return None
-    if "source" in table:
-        raise SpecError("root.source: unknown key 'source'; did you mean 'from'?")
-    return convert("root", {"source" if k == "from" else k: v for k, v in table.items()}, sections.Root)
+    known = ["from" if f.name == "source" else f.name for f in dataclasses.fields(sections.Root)]
+    for key in table:
+        if key not in known:
+            raise SpecError(f"root.{key}: unknown key '{key}'{nearest(key, known)}")
+    try:
+        return convert("root", {"source" if k == "from" else k: v for k, v in table.items()}, sections.Root)
+    except SpecError as error:
+        raise SpecError(str(error).replace("root.source", "root.from")) from None
+
+
+def _check_algorithms(tables: Mapping[str, Any]) -> None:
+    """A misspelt `[algorithms.NAME]` would otherwise wait for the run that names it."""
+    for name, table in tables.items():
+        if name not in PRESETS:
+            raise SpecError(f"algorithms.{name}: unknown algorithm '{name}'{nearest(name, PRESETS)}")
+        if not isinstance(table, Mapping):
+            raise SpecError(f"algorithms.{name}: expected a table, got {table!r}; write [algorithms.{name}]")
+        try:
+            expand({"name": name, **table})
+        except SpecError as error:
+            raise SpecError(str(error).replace("algorithm.", f"algorithms.{name}.", 1)) from None
 
 
 def _algorithm(tables: Mapping[str, Any]) -> Algorithm:
-    table = tables.get("algorithm", {})
-    if not table.keys() - {"name"} and table.get("name") in tables.get("algorithms", {}):
-        table = {**table, **tables["algorithms"][table["name"]]}
-    expanded = expand(table)
+    expanded = expand(algorithm_table(tables))
     parts = {
         part: build(f"algorithm.{part}", expanded[part], registry, METHODS[part]) for part, registry in PARTS.items()
     }
@@ -263,8 +239,22 @@ def _attack(table: Mapping[str, Any] | None) -> tuple[Attack | None, sections.At
     attackers = convert("attack", {k: v for k, v in table.items() if k in own}, sections.Attackers)
     rest = {k: v for k, v in table.items() if k not in own}
     given = rest.get("name")
+    if given is None or isinstance(given, str):
+        _check_attack_keys(rest, own)
+    elif rest.keys() != {"name"}:
+        stray = next(iter(rest.keys() - {"name"}))
+        raise SpecError(f"attack.{stray}: the attack is given as an object, so its settings are its own; remove it")
     part = rest if isinstance(given, str) or given is None else given
     return build("attack", part, ATTACKS, ("knowledge", "init", "craft")), attackers
+
+
+def _check_attack_keys(table: Mapping[str, Any], own: set[str]) -> None:
+    """Unknown keys, told with the nearest among the attack's own and those of every attack."""
+    kind = ATTACKS.get(str(table.get("name")))
+    known = [*own, "name", *(f.name for f in dataclasses.fields(kind))] if kind else list(table)
+    for key in table:
+        if key not in known:
+            raise SpecError(f"attack.{key}: unknown key '{key}'{nearest(key, known)}")
 
 
 def _model(table: Mapping[str, Any]) -> Model:

@@ -1,0 +1,118 @@
+"""A toy federation that trains in milliseconds, and the real commands on the embedded digits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import dragfl
+from dragfl.data.dataset import from_tensors
+
+Load = Callable[..., dragfl.Experiment]
+
+
+@pytest.fixture(scope="session")
+def toy() -> dragfl.Dataset:
+    """144 + 60 points of three classes in six dimensions, apart enough to be learnt and close enough to err."""
+    draws = torch.Generator().manual_seed(7)
+    centres = torch.randn(3, 6, generator=draws)
+    y = torch.arange(204) % 3
+    x = centres[y] + 0.7 * torch.randn(204, 6, generator=draws)
+    return from_tensors(x[:144], y[:144], x[144:], y[144:], name="toy")
+
+
+@pytest.fixture
+def experiment(toy: dragfl.Dataset) -> Load:
+    """`experiment(algorithm={...}, ...)`: 6 clients, logistic regression on the toy data; tables are merged."""
+
+    def make(*overrides: str, **changes: Any) -> dragfl.Experiment:
+        base: dict[str, Any] = {
+            "seed": 3,
+            "rounds": 3,
+            "data": {"dataset": toy, "partition": {"kind": "sorted_shards"}},
+            "clients": {"total": 6, "local_steps": 2, "batch_size": 5, "lr": 0.2},
+            "model": {"name": "logistic"},
+            "evaluation": {"every": 1},
+        }
+        return dragfl.load(merged(base, changes), *overrides)
+
+    return make
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """One level deep; a value of None removes its key."""
+    tables = {k: dict(v) if isinstance(v, Mapping) else v for k, v in base.items()}
+    for key, value in changes.items():
+        if isinstance(value, Mapping) and isinstance(tables.get(key), Mapping):
+            value = {k: v for k, v in {**tables[key], **value}.items() if v is not None}
+        tables[key] = value
+    return {k: v for k, v in tables.items() if v is not None}
+
+
+def command(*arguments: str | Path) -> list[str]:
+    """`dragfl ARGUMENTS` as a process of its own."""
+    return [sys.executable, "-m", "dragfl.cli", *map(str, arguments)]
+
+
+def shell(*arguments: str | Path, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a dragfl command to its end."""
+    return subprocess.run(
+        command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=120, env=os.environ | {"COLUMNS": "160"},
+        **options,
+    )  # fmt: skip
+
+
+def python(code: str, cwd: Path) -> str:
+    """What a fresh interpreter prints for this code."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+DIGITS = """
+name = "small"
+seed = 5
+rounds = 12
+[data]
+dataset = "digits"
+partition = { kind = "sorted_shards" }
+[clients]
+total = 8
+per_round = 4
+local_steps = 2
+batch_size = 10
+[algorithm]
+name = "drag"
+[attack]
+name = "random_scaling"
+attackers = 2
+[model]
+name = "logistic"
+[evaluation]
+every = 3
+[checkpoint]
+every = 4
+"""
+
+
+@pytest.fixture
+def digits_toml(tmp_path: Path) -> Path:
+    """A small experiment on disk: DRAG under attack, half of the clients sampled, checkpoints on the way."""
+    path = tmp_path / "small.toml"
+    path.write_text(DIGITS)
+    return path
+
+
+KEPT = ("metrics.jsonl", "clients.jsonl", "model.safetensors")
+
+
+def kept_bytes(folder: Path) -> dict[str, bytes]:
+    """The files of a run that may depend on nothing but spec, seed, machine and versions."""
+    return {name: (folder / name).read_bytes() for name in KEPT}
