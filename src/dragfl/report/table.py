@@ -135,17 +135,23 @@ def _reached(runs: Sequence[Run], target: float | None) -> Reached:
 
 
 def rich_table(rows: Sequence[Row]) -> Table:
-    """The summary for a terminal."""
+    """The summary for a terminal; seeds that all rows share are said below, to fit narrow ones."""
     from rich.markup import escape
     from rich.table import Table
 
     headings, lines = grid(rows)
-    shown = Table(box=None, pad_edge=False, header_style="bold", caption=note(rows), caption_justify="left")
-    for name in headings:
-        shown.add_column(name, justify="left" if name in ("run", "seed") else "right", overflow="fold")
+    shared = len({row.seeds for row in rows}) == 1
+    shown = [i for i, name in enumerate(headings) if not (shared and name == "seed")]
+    below = f"Seed {', '.join(map(str, rows[0].seeds))}. {note(rows)}" if shared else note(rows)
+    out = Table(
+        box=None, pad_edge=False, collapse_padding=True, header_style="bold", caption=below, caption_justify="left"
+    )
+    for i in shown:
+        words = headings[i] in ("run", "seed")
+        out.add_column(headings[i], justify="left" if words else "right", no_wrap=headings[i] == "run")
     for row, cells in zip(rows, lines, strict=True):
-        shown.add_row(*map(escape, cells), style="dim" if row.unfinished else "")
-    return shown
+        out.add_row(*(escape(cells[i]) for i in shown), style="dim" if row.unfinished else "")
+    return out
 
 
 def note(rows: Sequence[Row]) -> str:
