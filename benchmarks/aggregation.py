@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from timing import interleave
 
 from dragfl import functional
+from timing import interleave
 
 
 def measure(threads: int, repeats: int = 25) -> dict[str, float]:

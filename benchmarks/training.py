@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from timing import interleave
 from torch import nn
 from torch.nn import functional as nnf
 
@@ -21,6 +20,7 @@ from dragfl.engine.round import play
 from dragfl.engine.threads import one_thread
 from dragfl.engine.worker import Job
 from dragfl.types import Now
+from timing import interleave
 
 CLIENTS, STEPS, BATCH, LR, SAMPLES = 40, 5, 20, 0.1, 40_000
 

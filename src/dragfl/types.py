@@ -39,9 +39,15 @@ class Updates:
     weight: Tensor  # (k,) float64, number of samples
     client: Tensor  # (k,) int64
     extra: Mapping[str, Tensor] = field(default_factory=dict)  # what a correction sends up, leading axis k
+    made: Tensor | None = None  # (k,) int64 local steps; one each where it is not said
 
     def __len__(self) -> int:
         return int(self.delta.shape[0])
+
+    @property
+    def steps(self) -> Tensor:
+        """(k,) int64 local steps made by each client."""
+        return torch.ones_like(self.client) if self.made is None else self.made
 
     @cached_property
     def norm(self) -> Tensor:
@@ -53,7 +59,7 @@ class Updates:
     def select(self, rows: Tensor) -> Updates:
         """The rows of a boolean mask or an index."""
         extra = {name: value[rows] for name, value in self.extra.items()}
-        return Updates(self.delta[rows], self.weight[rows], self.client[rows], extra)
+        return Updates(self.delta[rows], self.weight[rows], self.client[rows], extra, self.steps[rows])
 
     @staticmethod
     def concat(blocks: list[Updates]) -> Updates:
@@ -65,6 +71,7 @@ class Updates:
             torch.cat([b.weight for b in blocks]),
             torch.cat([b.client for b in blocks]),
             extra,
+            torch.cat([b.steps for b in blocks]),
         )
 
 
@@ -76,6 +83,7 @@ class Setting:
     clients: int  # M, in total
     per_round: int  # S, sampled each round
     segments: tuple[int, ...]  # tensor boundaries in the flat vector: (0, ..., dim)
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,7 @@ class Given:
 
     root: Tensor | None = None  # the update of the trusted root data
     mean: Tensor | None = None  # the mean update of this round, from a first pass
+    gradient: Tensor | None = None  # the mean full gradient of the cohort at the model sent out
 
 
 @dataclass(frozen=True)
@@ -140,15 +149,20 @@ class NoState:
 State = Any  # a frozen dataclass whose fields are Tensor, float, int or None
 Plan = Any  # what `begin` prepares for `fold`: a frozen dataclass, sent to every worker
 Need = Literal["root", "mean", "all"]
+Fields = Mapping[str, Literal["vector", "scalar"]]
 
 
 @dataclass(frozen=True)
 class Affine:
-    """A local direction that is affine in gradient and model: scale*g + prox*(w - w0) + shift."""
+    """A local direction: scale*g(w) + anchor*g(w0) + prox*(w - w0) + shift, both gradients on the same minibatch.
+
+    Every correction of the field has this form, so a trainer does it once for all of them.
+    """
 
     scale: float = 1.0
     prox: float = 0.0
     shift: Tensor | None = None
+    anchor: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -159,19 +173,24 @@ class Done:
     steps: int
     lr: float
     examples: int
+    full_gradient: Callable[[], Tensor]  # of all the client's data, at the model it was sent
 
 
 class Correction(Protocol):
     """What clients do beyond plain SGD, and the server state that belongs to it."""
 
     @property
-    def fields(self) -> Mapping[str, Literal["vector", "scalar"]]:
+    def fields(self) -> Fields:
         """Layout of the state each client keeps between rounds; all zero at first."""
         ...
 
     def init(self, setting: Setting) -> State: ...
 
-    def broadcast(self, state: State, now: Now) -> Mapping[str, Tensor]:
+    def needs(self, state: State) -> frozenset[str]:
+        """`gradient` (or `weighted_gradient`, by samples) to be given the cohort's mean full gradient beforehand."""
+        ...
+
+    def broadcast(self, state: State, now: Now, given: Given) -> Mapping[str, Tensor]:
         """What is sent down beside the model; counted as bytes down."""
         ...
 
@@ -186,7 +205,7 @@ class Correction(Protocol):
     def server_finish(
         self, state: State, sums: Mapping[str, Tensor], step: Tensor, setting: Setting, now: Now
     ) -> tuple[Tensor, State]:
-        """`sums` holds the sum over the cohort of every extra, of `delta`, and the `count`."""
+        """`sums`: over the cohort, of every extra, of `delta` and of local `steps`; `count`; the mean `gradient`."""
         ...
 
 

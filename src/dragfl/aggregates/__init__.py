@@ -2,7 +2,16 @@
 
 from dragfl.aggregates.br_drag import BRDrag
 from dragfl.aggregates.drag import Drag
+from dragfl.aggregates.fedexp import FedExP
+from dragfl.aggregates.fednova import FedNova
 from dragfl.aggregates.fltrust import FLTrust
 from dragfl.aggregates.mean import Mean
 
-AGGREGATES = {"mean": Mean, "drag": Drag, "br_drag": BRDrag, "fltrust": FLTrust}
+AGGREGATES = {
+    "mean": Mean,
+    "drag": Drag,
+    "br_drag": BRDrag,
+    "fltrust": FLTrust,
+    "fednova": FedNova,
+    "fedexp": FedExP,
+}

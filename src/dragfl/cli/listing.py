@@ -59,10 +59,11 @@ def rows(kind: str) -> list[tuple[str, str, str]]:
 
 
 def _preset(preset: Any) -> str:
-    shown = []
-    for flat, (part, name) in preset.flat().items():
-        from dragfl.algorithms import PARTS
+    from dragfl.algorithms import PARTS
 
+    shown = []
+    for flat, places in preset.flat().items():
+        part, name = places[0]
         default = next(f.default for f in dataclasses.fields(PARTS[part][getattr(preset, part)]) if f.name == name)
         shown.append(f"{flat} ({preset.defaults.get(part, {}).get(name, default)})")
     return ", ".join(shown)

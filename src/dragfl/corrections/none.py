@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import ClassVar
 
-from dragfl.types import Affine, Done, NoState, Now, Setting, State
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from dragfl.corrections.idle import Tensors, no_needs, no_state, nothing_kept, nothing_sent, step_unchanged
+from dragfl.types import Affine, Fields, Now
 
 
 @dataclass(frozen=True)
 class NoCorrection:
-    """direction = g."""
+    """Plain SGD: direction = g."""
 
-    @property
-    def fields(self) -> Mapping[str, Literal["vector", "scalar"]]:
-        return {}
+    fields: ClassVar[Fields] = {}
+    init = no_state
+    needs = no_needs
+    broadcast = nothing_sent
+    client_finish = nothing_kept
+    server_finish = step_unchanged
 
-    def init(self, setting: Setting) -> State:
-        return NoState()
-
-    def broadcast(self, state: State, now: Now) -> Mapping[str, Tensor]:
-        return {}
-
-    def affine(self, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], now: Now) -> Affine:
+    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
         return Affine()
-
-    def client_finish(
-        self, done: Done, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], now: Now
-    ) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
-        return {}, mine
-
-    def server_finish(
-        self, state: State, sums: Mapping[str, Tensor], step: Tensor, setting: Setting, now: Now
-    ) -> tuple[Tensor, State]:
-        return step, state

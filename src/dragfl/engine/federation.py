@@ -93,7 +93,7 @@ def prepare(experiment: Experiment) -> Federation:
     block = experiment.engine.block or default_block(model.dim)
     experiment = replace(experiment, engine=replace(experiment.engine, block=block))
     clients = experiment.clients
-    setting = Setting(model.dim, clients.total, clients.per_round or clients.total, model.segments)
+    setting = Setting(model.dim, clients.total, clients.per_round or clients.total, model.segments, device)
     worker = Worker(
         Loop(model, dataset, experiment.model.double_softmax),
         dataset,

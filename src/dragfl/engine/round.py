@@ -10,13 +10,13 @@ by round and client, and sums are added in block order, so neither executors nor
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from dragfl.arithmetic import norm
+from dragfl.arithmetic import finite_rows, norm
 from dragfl.engine.worker import Folded, Job, Sent, put_rows
 from dragfl.errors import Diverged
 from dragfl.schedules import at
@@ -48,27 +48,30 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     cohort = sample(fed, now)
     attackers = fed.attackers(now, cohort)
     rule = fed.algorithm.aggregate
-    sent = fed.algorithm.correction.broadcast(state.correction, now)
+    correct = fed.algorithm.correction
+    log = _Log(cohort, attackers)
+    gradient = mean_gradient(fed, correct.needs(state.correction), cohort, state.w, log)
+    sent = correct.broadcast(state.correction, now, Given(gradient=gradient))
     needs = rule.needs(state.aggregate)
 
-    jobs = [_job(fed, state, now, sent, block, attackers) for block in fed.blocks(cohort)]
+    jobs = _Jobs(fed, state, now, sent, cohort, attackers)
     root = fed.worker.train_root(state.w, now) if "root" in needs else None
     together = fed.experiment.attack is not None and fed.experiment.attack.knowledge != "own"
     blocks: Iterable[Sent]
     attack_state = state.attack
     if together or "all" in needs:
-        kept = list(fed.executor.map(jobs))
+        kept = list(jobs.train())
         if together:
             kept, attack_state = craft_together(fed, kept, attackers, state.attack, now)
         blocks = [_concat(kept)] if "all" in needs else kept
     elif "mean" in needs and 4 * fed.setting.dim * len(cohort) <= KEEP_BYTES:
-        blocks = list(fed.executor.map(jobs))
+        blocks = list(jobs.train())
     else:
-        blocks = _Again(fed, jobs)
+        blocks = jobs.each_time()
 
     mean = mean_update(blocks) if "mean" in needs else None
-    plan = rule.begin(state.aggregate, now, Given(root=root, mean=mean), fed.setting)
-    log = _Log(fed, cohort, attackers)
+    nobody = "mean" in needs and mean is None  # then there is nothing to fold, and no plan for it
+    plan = None if nobody else rule.begin(state.aggregate, now, Given(root=root, mean=mean), fed.setting)
     total: Partial | None = None
     extra: dict[str, Tensor] = {}
     for block in blocks:
@@ -80,16 +83,19 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     metrics = log.metrics(now, sent, state.w)
 
     if total is None:  # nobody sent anything usable: model, reference and momenta stay as they are
-        after = replace(state, t=state.t + 1)
+        after = replace(state, t=state.t + 1, attack=attack_state)
         return after, log.record(after.t, {**metrics, "skipped": "no usable update"}, None)
     step, aggregate, rule_metrics = rule.finish(state.aggregate, plan, total)
     sums = {**extra, "delta": total.total, "count": torch.tensor(float(total.count))}
-    step, correction = fed.algorithm.correction.server_finish(state.correction, sums, step, fed.setting, now)
+    if gradient is not None:
+        sums["gradient"] = gradient
+    step, correction = correct.server_finish(state.correction, sums, step, fed.setting, now)
     w, server, evaluate = fed.algorithm.server.update(state.server, step, state.w, now)
     check_finite(fed, w, state.t + 1)
     fed.store.commit()
     after = FederationState(state.t + 1, w, correction, aggregate, server, attack_state, evaluate)
-    return after, log.record(after.t, {**metrics, **_step_metrics(step, total), **rule_metrics}, total)
+    metrics |= {**_step_metrics(step, total), **rule_metrics, **_state_norms(correction)}
+    return after, log.record(after.t, metrics, total)
 
 
 def sample(fed: Federation, now: Now) -> tuple[int, ...]:
@@ -110,6 +116,7 @@ def fold(fed: Federation, plan: Any, block: Sent) -> Folded:
     if not len(updates):
         return Folded(None, {}, used)
     extra = {name: value.sum(0).double() for name, value in updates.extra.items()}
+    extra["steps"] = updates.steps.sum().double()
     return Folded(fed.algorithm.aggregate.fold(plan, updates), extra, used)
 
 
@@ -124,6 +131,23 @@ def mean_update(blocks: Iterable[Sent]) -> Tensor | None:
             total = part if total is None else total + part
             count += int(used.sum())
     return None if total is None else (total / count).float()
+
+
+def mean_gradient(
+    fed: Federation, needs: frozenset[str], cohort: tuple[int, ...], w: Tensor, log: _Log
+) -> Tensor | None:
+    """The mean full gradient of the cohort at w, for a correction that asks for it: one more exchange, counted."""
+    if not needs & {"gradient", "weighted_gradient"}:
+        return None
+    total, weight = torch.zeros_like(w, dtype=torch.float64), 0.0
+    for clients in fed.blocks(cohort):
+        block = fed.worker.gradients(clients, w)
+        log.bytes_up += block.delta.nbytes
+        block = block.select(finite_rows(block.norm))
+        p = block.weight if "weighted_gradient" in needs else torch.ones_like(block.weight)
+        total += p @ block.delta.double()
+        weight += float(p.sum())
+    return (total / weight).float() if weight else torch.zeros_like(w)
 
 
 def craft_together(
@@ -158,28 +182,42 @@ def check_finite(fed: Federation, w: Tensor, round: int) -> None:
         )
 
 
-def _job(
-    fed: Federation,
-    state: FederationState,
-    now: Now,
-    sent: Mapping[str, Tensor],
-    clients: tuple[int, ...],
-    attackers: frozenset[int],
-) -> Job:
-    own = fed.experiment.attack is not None and fed.experiment.attack.knowledge == "own"
-    states = tuple(fed.store.read(m) for m in clients)
-    crafting = attackers.intersection(clients) if own else frozenset[int]()
-    return Job(clients, state.w, sent, now, states, crafting, state.attack)
+class _Jobs:
+    """The blocks of a round as jobs, made when they are asked for: client states are read a block at a time."""
+
+    def __init__(
+        self,
+        fed: Federation,
+        state: FederationState,
+        now: Now,
+        sent: Mapping[str, Tensor],
+        cohort: tuple[int, ...],
+        attackers: frozenset[int],
+    ) -> None:
+        self._fed, self._state, self._now, self._sent, self._cohort = fed, state, now, sent, cohort
+        own = fed.experiment.attack is not None and fed.experiment.attack.knowledge == "own"
+        self._attackers = attackers if own else frozenset[int]()
+
+    def __iter__(self) -> Iterator[Job]:
+        for clients in self._fed.blocks(self._cohort):
+            states = tuple(self._fed.store.read(m) for m in clients)
+            attackers = self._attackers.intersection(clients)
+            yield Job(clients, self._state.w, self._sent, self._now, states, attackers, self._state.attack)
+
+    def each_time(self) -> Iterable[Sent]:
+        """Blocks that are trained each time they are asked for, with the same bits: no more than one is alive."""
+        return _Again(self)
+
+    def train(self) -> Iterator[Sent]:
+        return self._fed.executor.map(self)
 
 
+@dataclass(frozen=True)
 class _Again:
-    """Blocks that are trained each time they are asked for, with the same bits: no more than one is alive."""
-
-    def __init__(self, fed: Federation, jobs: list[Job]) -> None:
-        self._fed, self._jobs = fed, jobs
+    jobs: _Jobs
 
     def __iter__(self) -> Iterator[Sent]:
-        return iter(self._fed.executor.map(self._jobs))
+        return self.jobs.train()
 
 
 def _concat(kept: list[Sent]) -> Sent:
@@ -203,10 +241,16 @@ def _step_metrics(step: Tensor, total: Partial) -> dict[str, float]:
     return {"step_norm": step_norm, "mean_norm": mean_norm, **ratio}
 
 
+def _state_norms(state: State) -> dict[str, float]:
+    """The length of every vector that a correction keeps on the server: a growing one is an early warning."""
+    vectors = {f.name: getattr(state, f.name) for f in fields(state)}
+    return {f"{name}_norm": norm(value) for name, value in vectors.items() if isinstance(value, Tensor) and value.ndim}
+
+
 class _Log:
     """Collects what the record of a round needs while its blocks pass by."""
 
-    def __init__(self, fed: Federation, cohort: tuple[int, ...], attackers: frozenset[int]) -> None:
+    def __init__(self, cohort: tuple[int, ...], attackers: frozenset[int]) -> None:
         self.cohort, self.attackers = cohort, attackers
         self.used: list[bool] = []
         self.loss: list[float] = []
@@ -253,5 +297,6 @@ def _short(value: float) -> float | None:
 
 
 def _json_number(value: Any) -> Any:
-    """NaN and infinities as words, since JSON has no number for them."""
+    """NaN and infinities as words, since JSON has no number for them; a rule's own metric may be a 0-d tensor."""
+    value = value if isinstance(value, int | float | str) else float(value)
     return value if not isinstance(value, float) or abs(value) < float("inf") else str(value)

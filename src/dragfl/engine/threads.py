@@ -1,6 +1,7 @@
-"""One intra-op thread for training and folding, and the caller's number back afterwards.
+"""What torch keeps for the whole process, set for a round and given back to the caller as it was.
 
-Sums then have one order on every machine with any number of cores, and parallelism is over clients.
+One intra-op thread for training and folding: sums then have one order on every machine with any number of cores, and
+parallelism is over clients. The global generator, which a model may draw from as it computes.
 """
 
 from __future__ import annotations
@@ -19,3 +20,9 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def own_generator() -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,8 +12,9 @@ from torch import Tensor
 from dragfl.arithmetic import finite_rows
 from dragfl.data.dataset import Dataset
 from dragfl.data.partitions.split import Shares
+from dragfl.errors import SpecError
 from dragfl.experiment.sections import Clients, Range, Root
-from dragfl.rng import rng
+from dragfl.rng import key, rng
 from dragfl.training.batches import draw, steps_in
 from dragfl.training.loop import Loop
 from dragfl.types import Affine, Attack, Correction, Done, Now, Partial, Setting, State, Updates, View
@@ -92,8 +94,10 @@ class Worker:
             batches = draw(job.now.rng("batch", m), len(mine), count, self.clients.batch_size, self.clients.sampling)
             affine = self.correction.affine(job.states[i], job.sent, job.now)
             rows = [mine[batch] for batch in batches]
+            _address_forward(job.now, m)
             loss.append(self.loop.train(job.w, self.dataset.x, self.dataset.y, rows, job.now.lr, affine, delta[i]))
-            done = Done(delta[i], count, job.now.lr, len(mine))
+            gradient = partial(self.loop.gradient, job.w, self.dataset.x, self.dataset.y, mine, self.test_block)
+            done = Done(delta[i], count, job.now.lr, len(mine), gradient)
             extra, state = self.correction.client_finish(done, job.states[i], job.sent, job.now)
             steps.append(count)
             states.append(state)
@@ -104,8 +108,16 @@ class Worker:
             torch.tensor(weight, dtype=torch.float64, device=delta.device),
             torch.tensor(job.clients),
             {name: torch.stack([extra[name] for extra in extras]) for name in extras[0]},
+            torch.tensor(steps),
         )
         return Sent(self._crafted(job, updates), tuple(loss), tuple(steps), tuple(states))
+
+    def gradients(self, clients: tuple[int, ...], w: Tensor) -> Updates:
+        """The full gradient of every client at w, for a correction that asks for their mean."""
+        shares = [self.split.of(m) for m in clients]
+        rows = [self.loop.gradient(w, self.dataset.x, self.dataset.y, mine, self.test_block) for mine in shares]
+        weight = torch.tensor([float(len(mine)) for mine in shares], dtype=torch.float64, device=w.device)
+        return Updates(torch.stack(rows), weight, torch.tensor(clients))
 
     def train_root(self, w: Tensor, now: Now) -> Tensor:
         """The server's own update: the same local steps on the root data."""
@@ -118,6 +130,7 @@ class Worker:
         else:
             batches = draw(draws, len(y), count, self.clients.batch_size, self.clients.sampling)
         out = torch.empty_like(w)
+        _address_forward(now, "root")
         self.loop.train(w, x, y, batches, now.lr, Affine(), out, accumulate=self.root_spec.accumulate)
         return out
 
@@ -142,19 +155,32 @@ class Worker:
         rows = [i for i, m in enumerate(job.clients) if m in job.attackers]
         if self.attack is None or not rows:
             return updates
-        index = torch.tensor(rows)
-        crafted, _ = self.attack.craft(job.attack_state, View(updates.select(index), setting=self.setting), job.now)
-        return put_rows(updates, index, crafted)
+        crafted = []
+        for i in rows:  # one at a time: an attacker that knows only itself must not see who shares its block
+            own = updates.select(torch.tensor([i]))
+            crafted.append(self.attack.craft(job.attack_state, View(own, setting=self.setting), job.now)[0])
+        return put_rows(updates, torch.tensor(rows), Updates.concat(crafted))
 
 
 def put_rows(updates: Updates, index: Tensor, crafted: Updates) -> Updates:
     """The updates with some rows replaced by what attackers send."""
+    expected = (len(index), updates.delta.shape[1])
+    if tuple(crafted.delta.shape) != expected or crafted.extra.keys() != updates.extra.keys():
+        raise SpecError(
+            f"attack: sent updates of shape {tuple(crafted.delta.shape)} with extras {sorted(crafted.extra)}; "
+            f"its view asks for {expected} with {sorted(updates.extra)}"
+        )
     delta, weight = updates.delta.clone(), updates.weight.clone()
     delta[index], weight[index] = crafted.delta, crafted.weight
     extra = {name: value.clone() for name, value in updates.extra.items()}
     for name, value in extra.items():
         value[index] = crafted.extra[name]
     return replace(updates, delta=delta, weight=weight, extra=extra)
+
+
+def _address_forward(now: Now, who: int | str) -> None:
+    """A model that draws as it computes, as drop-out does, draws by round and client. The caller restores torch's."""
+    torch.default_generator.manual_seed(key(now.seed, "forward", now.t, who, bits=64) & (2**63 - 1))
 
 
 def _in_range(span: Range | None, seed: int, client: int) -> int:

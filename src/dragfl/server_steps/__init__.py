@@ -1,6 +1,17 @@
 """How an aggregated step moves the model: pairs (init, update)."""
 
+from dragfl.server_steps.adaptive import Adagrad, Adam, Yogi
+from dragfl.server_steps.extrapolate import Extrapolate
+from dragfl.server_steps.last_two import LastTwo
 from dragfl.server_steps.momentum import Momentum
 from dragfl.server_steps.sgd import SGD
 
-SERVER_STEPS = {"sgd": SGD, "momentum": Momentum}
+SERVER_STEPS = {
+    "sgd": SGD,
+    "momentum": Momentum,
+    "adam": Adam,
+    "yogi": Yogi,
+    "adagrad": Adagrad,
+    "extrapolate": Extrapolate,
+    "last_two": LastTwo,
+}

@@ -1,8 +1,8 @@
 """The reference loop: plain autograd and SGD on views of one flat vector.
 
-    direction = scale * g + prox * (w - w0) + shift,    w <- w - lr * direction
+    direction = scale * g(w) + anchor * g(w0) + prox * (w - w0) + shift,    w <- w - lr * direction
 
-with g the minibatch gradient and scale, prox, shift from the correction (1, 0, none for plain SGD).
+with g the gradient of this minibatch and the rest from the correction (1, 0, 0, none for plain SGD).
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class Loop:
         xs, ys = x[rows], y[rows]  # one gather for all steps
         total = torch.zeros((), device=x.device)
         kept: list[Tensor] = []
-        first = 0
-        for batch in batches:
-            last = first + len(batch)
-            loss, _ = self.loss(xs[first:last], ys[first:last])
-            first = last
+        sizes = [len(batch) for batch in batches]
+        for xb, yb in zip(torch.split(xs, sizes), torch.split(ys, sizes), strict=True):
+            loss, _ = self.loss(xb, yb)
             grads = list(torch.autograd.grad(loss, model.parameters))
+            if affine.anchor:
+                grads = self._anchored(grads, w0, xb, yb, affine)
             with torch.no_grad():
                 total += loss.detach()
                 if accumulate:
@@ -78,6 +78,28 @@ class Loop:
                     p.add_(g, alpha=-lr)
         torch.sub(model.w, w0, out=out)
         return float(total) / len(batches)
+
+    def _anchored(self, grads: list[Tensor], w0: Tensor, x: Tensor, y: Tensor, affine: Affine) -> list[Tensor]:
+        """g(w) + (anchor / scale) g(w0) on one minibatch: the second gradient is taken at w0 and the model put back."""
+        w = self.model.w.clone()
+        self.model.w.copy_(w0)
+        loss, _ = self.loss(x, y)
+        start = torch.autograd.grad(loss, self.model.parameters)
+        self.model.w.copy_(w)
+        return [g.add(s, alpha=affine.anchor / affine.scale) for g, s in zip(grads, start, strict=True)]
+
+    def gradient(self, w: Tensor, x: Tensor, y: Tensor, rows: NDArray[np.int64], block: int) -> Tensor:
+        """The mean gradient of all these rows at w, in blocks of a size fixed by the spec."""
+        model = self.model
+        model.module.train()
+        model.w.copy_(w)
+        total = torch.zeros_like(w)
+        for first in range(0, len(rows), block):
+            index = torch.from_numpy(rows[first : first + block]).to(x.device)
+            loss, _ = self.loss(x[index], y[index], reduction="sum")
+            grads = torch.autograd.grad(loss, model.parameters)
+            total += torch.cat([g.reshape(-1) for g in grads])
+        return total / len(rows)
 
     def evaluate(self, w: Tensor, x: Tensor, y: Tensor, block: int) -> tuple[float, float]:
         """(accuracy, mean loss) in blocks of a size fixed by the spec, so that the sums have one order."""

@@ -1,0 +1,72 @@
+"""FedNova: clients that make more local steps do not pull harder.
+
+Wang, Liu, Liang, Joshi, Poor: Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization,
+NeurIPS 2020.
+
+    Delta = tau_eff sum_m p_m g_m / |a_m|_1,    tau_eff = sum_m p_m tau_m
+    |a_m|_1 = tau_m                               plain SGD with tau_m local steps
+    |a_m|_1 = (1 - (1 - eta mu)^tau_m) / (eta mu)  with a proximal term mu
+
+p_m sums to 1: 1/n, or by samples. With equal steps it is FedAvg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dragfl.schedules import check_range
+from dragfl.types import Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class FedNovaPlan:
+    shrink: float  # eta mu
+
+
+@dataclass(frozen=True)
+class FedNova:
+    """FedNova's aggregate.
+
+    | argument | symbol |
+    |---|---|
+    | weighting | p_m: `uniform` or `samples` |
+    | prox | mu of a proximal term that the clients use |
+    """
+
+    weighting: Literal["uniform", "samples"] = "uniform"
+    prox: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_range("fednova", "prox", self.prox, 0.0, 1e6)
+
+    def init(self, setting: Setting) -> State:
+        return NoState()
+
+    def needs(self, state: State) -> frozenset[Need]:
+        return frozenset()
+
+    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+        return FedNovaPlan(now.lr * self.prox)
+
+    def fold(self, plan: Plan, block: Updates) -> Partial:
+        from dragfl.arithmetic import combine
+
+        p = block.weight if self.weighting == "samples" else torch.ones_like(block.weight)
+        steps = block.steps.to(p)
+        work = steps if plan.shrink == 0.0 else (1.0 - (1.0 - plan.shrink) ** steps) / plan.shrink
+        normalised, total = combine(torch.stack([p / work, torch.ones_like(p)]), block.delta)
+        sums = {"normalised": normalised, "steps": (p * steps).sum(), "p": p.sum()}
+        return Partial.of(block, sums, {"norm": block.norm}, total)
+
+    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+        p, steps = float(partial.sums["p"]), float(partial.sums["steps"])
+        step = partial.sums["normalised"].double() * (steps / p**2)
+        return step.float(), state, {"effective_steps": steps / p}

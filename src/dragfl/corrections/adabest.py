@@ -1,0 +1,54 @@
+"""AdaBest: a local bias estimate that fades with a client's absence.
+
+Varno, Saghayi, Rafiee Sevyeri, Gupta, Matwin, Havaei: AdaBest: Minimizing Client Drift in Federated Learning via
+Adaptive Bias Estimation, ECCV 2022.
+
+    direction = g - h_m
+    h_m <- h_m / (t - t'_m) - mu g_m,    t'_m <- t      (first participation: h_m = -mu g_m)
+
+The server half, theta^(t+1) = avg^t + beta (avg^t - avg^(t-1)) with avg^(-1) = theta^0, is the server step
+`extrapolate`. mu has the unit of 1 / (eta U): it turns a displacement into a gradient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dragfl.corrections.idle import Tensors, no_needs, no_state, nothing_sent, step_unchanged
+from dragfl.schedules import check_range
+from dragfl.types import Affine, Done, Fields, Now
+
+if TYPE_CHECKING:
+    import torch
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class AdaBest:
+    """AdaBest's client half.
+
+    | argument | symbol |
+    |---|---|
+    | mu | mu >= 0, strength of the local estimate |
+    """
+
+    mu: float = 0.02
+
+    fields: ClassVar[Fields] = {"h": "vector", "seen": "scalar"}  # seen: 1 + the last round, 0 for never
+    init = no_state
+    needs = no_needs
+    broadcast = nothing_sent
+    server_finish = step_unchanged
+
+    def __post_init__(self) -> None:
+        check_range("adabest", "mu", self.mu, 0.0, 1e6)
+
+    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+        return Affine(shift=-mine["h"])
+
+    def client_finish(self, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
+        last = int(mine["seen"]) - 1
+        faded = mine["h"] / (now.t - last) if last >= 0 else 0.0
+        return {}, {"h": faded - self.mu * done.delta, "seen": torch.full_like(mine["seen"], now.t + 1)}

@@ -1,0 +1,63 @@
+"""FedCM: the last global direction is mixed into every local step.
+
+Xu, Wang, Wang, Yao: FedCM: Federated Learning with Client-level Momentum, 2021.
+
+    direction = a g + (1 - a) D^t
+    D^(t+1) = -Delta / (eta U)        the mean local gradient of this round, as seen by the server; D^0 = 0
+
+Down (theta, D), up one vector; no client state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dragfl.corrections.idle import Tensors, no_needs, nothing_kept
+from dragfl.schedules import check_range
+from dragfl.types import Affine, Fields, Given, Now, Setting, State
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class FedCMState:
+    direction: Tensor
+
+
+@dataclass(frozen=True)
+class FedCM:
+    """FedCM's two halves.
+
+    | argument | symbol |
+    |---|---|
+    | a | a in (0, 1], weight of the local gradient |
+    """
+
+    a: float = 0.1
+
+    fields: ClassVar[Fields] = {}
+    needs = no_needs
+    client_finish = nothing_kept
+
+    def __post_init__(self) -> None:
+        check_range("fedcm", "a", self.a, 0.0, 1.0, open_low=True)
+
+    def init(self, setting: Setting) -> State:
+        return FedCMState(torch.zeros(setting.dim, device=setting.device))
+
+    def broadcast(self, state: State, now: Now, given: Given) -> Tensors:
+        return {"direction": state.direction}
+
+    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+        return Affine(scale=self.a, shift=(1.0 - self.a) * sent["direction"])
+
+    def server_finish(
+        self, state: State, sums: Tensors, step: Tensor, setting: Setting, now: Now
+    ) -> tuple[Tensor, State]:
+        steps = float(sums["steps"]) / float(sums["count"])
+        return step, FedCMState(step / (-now.lr * steps)) if now.lr > 0 else state

@@ -1,0 +1,73 @@
+"""FedDC: each client keeps its drift apart, and a gradient correction on top.
+
+Gao, Fu, Li, Chen, Xu, Xu: FedDC: Federated Learning with Non-IID Data via Local Drift Decoupling and Correction,
+CVPR 2022.
+
+    min_w F_m(w) + (alpha/2) |w - (theta^t - h_m)|^2 + <w, s - s_m>
+    direction = g + alpha (w - theta^t + h_m) + s - s_m
+    h_m <- h_m + g_m,    s_m+ = s_m - s - g_m / (U eta)
+    theta^(t+1) = theta^t + Delta + (1/M) sum over all clients of h_m,    s <- s + (1/M) sum_{m in S} (s_m+ - s_m)
+
+Down (theta, s), up (g_m, s_m+ - s_m). |mean h| is logged as `h_norm`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dragfl.corrections.idle import Tensors, no_needs
+from dragfl.schedules import check_range
+from dragfl.types import Affine, Done, Fields, Given, Now, Setting, State
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class FedDCState:
+    s: Tensor
+    h: Tensor  # the mean drift over all clients
+
+
+@dataclass(frozen=True)
+class FedDC:
+    """FedDC's two halves.
+
+    | argument | symbol |
+    |---|---|
+    | strength | alpha > 0 of the paper |
+    """
+
+    strength: float = 0.01
+
+    fields: ClassVar[Fields] = {"h": "vector", "s": "vector"}
+    needs = no_needs
+
+    def __post_init__(self) -> None:
+        check_range("feddc", "strength", self.strength, 0.0, 1e6)
+
+    def init(self, setting: Setting) -> State:
+        return FedDCState(
+            torch.zeros(setting.dim, device=setting.device), torch.zeros(setting.dim, device=setting.device)
+        )
+
+    def broadcast(self, state: State, now: Now, given: Given) -> Tensors:
+        return {"s": state.s}
+
+    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+        return Affine(prox=self.strength, shift=self.strength * mine["h"] + sent["s"] - mine["s"])
+
+    def client_finish(self, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
+        new = mine["s"] - sent["s"] - done.delta / (done.steps * done.lr)
+        return {"ds": new - mine["s"]}, {"h": mine["h"] + done.delta, "s": new}
+
+    def server_finish(
+        self, state: State, sums: Tensors, step: Tensor, setting: Setting, now: Now
+    ) -> tuple[Tensor, State]:
+        h = (state.h + sums["delta"] / setting.clients).float()
+        s = (state.s + sums["ds"] / setting.clients).float()
+        return step + h, FedDCState(s, h)

@@ -1,0 +1,65 @@
+"""FedDyn: a dynamic regulariser under which local optima agree with the global one.
+
+Acar, Zhao, Navarro, Mattina, Whatmough, Saligrama: Federated Learning Based on Dynamic Regularization, ICLR 2021.
+
+    direction = g + alpha (w - theta^t + h_m)
+    h_m <- h_m + g_m
+    h <- h + (1/M) sum_{m in S} g_m        the mean of h_m over all M clients, absent ones too
+    theta^(t+1) = theta^t + Delta + h
+
+|h| can grow where clients take part rarely; it is logged as `h_norm`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dragfl.corrections.idle import Tensors, no_needs, nothing_sent
+from dragfl.schedules import check_range
+from dragfl.types import Affine, Done, Fields, Now, Setting, State
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class FedDynState:
+    h: Tensor
+
+
+@dataclass(frozen=True)
+class FedDyn:
+    """FedDyn's two halves.
+
+    | argument | symbol |
+    |---|---|
+    | strength | alpha > 0 of the paper |
+    """
+
+    strength: float = 0.1
+
+    fields: ClassVar[Fields] = {"h": "vector"}
+    needs = no_needs
+    broadcast = nothing_sent
+
+    def __post_init__(self) -> None:
+        check_range("feddyn", "strength", self.strength, 0.0, 1e6)
+
+    def init(self, setting: Setting) -> State:
+        return FedDynState(torch.zeros(setting.dim, device=setting.device))
+
+    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+        return Affine(prox=self.strength, shift=self.strength * mine["h"])
+
+    def client_finish(self, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
+        return {}, {"h": mine["h"] + done.delta}
+
+    def server_finish(
+        self, state: State, sums: Tensors, step: Tensor, setting: Setting, now: Now
+    ) -> tuple[Tensor, State]:
+        h = (state.h + sums["delta"] / setting.clients).float()
+        return step + h, FedDynState(h)

@@ -1,0 +1,38 @@
+"""The halves of a correction that do nothing, to be named in a class body: `broadcast = nothing_sent`.
+
+A correction then spells out only what its paper adds, and still satisfies the whole contract by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dragfl.types import Done, Given, NoState, Now, Setting, State
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Tensors = Mapping[str, "Tensor"]
+
+
+def no_state(self: Any, setting: Setting) -> State:
+    return NoState()
+
+
+def no_needs(self: Any, state: State) -> frozenset[str]:
+    return frozenset()
+
+
+def nothing_sent(self: Any, state: State, now: Now, given: Given) -> Tensors:
+    return {}
+
+
+def nothing_kept(self: Any, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
+    return {}, mine
+
+
+def step_unchanged(
+    self: Any, state: State, sums: Tensors, step: Tensor, setting: Setting, now: Now
+) -> tuple[Tensor, State]:
+    return step, state

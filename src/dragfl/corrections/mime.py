@@ -1,0 +1,77 @@
+"""Mime and MimeLite: clients mimic a centralised optimiser whose state the server keeps.
+
+Karimireddy, Jaggi, Kale, Mohri, Reddi, Stich, Suresh: Mime: Mimicking Centralized Stochastic Algorithms in Federated
+Learning, 2020.
+
+    c = sum_m w_m gradient of F_m at theta^t over all of its data, before the local steps: one more exchange
+    Mime      d = g(w; batch) - g(theta^t; batch) + c
+    MimeLite  d = g(w; batch)
+    direction = beta s + (1 - beta) d,  s fixed during the round;    s <- beta s + (1 - beta) c afterwards
+
+Mime sends down theta, s and c, MimeLite theta and s; both send up the update and the full gradient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from dragfl.corrections.idle import Tensors, nothing_kept
+from dragfl.errors import SpecError
+from dragfl.types import Affine, Fields, Given, Now, Setting, State
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class MimeState:
+    s: Tensor  # the momentum of the mimicked optimiser
+
+
+@dataclass(frozen=True)
+class Mime:
+    """Mime's two halves, for SGD with momentum.
+
+    | argument | symbol |
+    |---|---|
+    | momentum | beta in [0, 1) |
+    | lite | leave out the correction of each step (MimeLite) |
+    | weighting | w_m in c: `uniform` or `samples` |
+    """
+
+    momentum: float = 0.9
+    lite: bool = False
+    weighting: Literal["uniform", "samples"] = "uniform"
+
+    fields: ClassVar[Fields] = {}
+    client_finish = nothing_kept
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.momentum < 1.0:
+            raise SpecError(f"mime: momentum={self.momentum} is outside [0, 1); choose a value inside it")
+
+    def init(self, setting: Setting) -> State:
+        return MimeState(torch.zeros(setting.dim, device=setting.device))
+
+    def needs(self, state: State) -> frozenset[str]:
+        return frozenset({"gradient" if self.weighting == "uniform" else "weighted_gradient"})
+
+    def broadcast(self, state: State, now: Now, given: Given) -> Tensors:
+        if given.gradient is None:
+            raise ValueError("mime needs the mean full gradient; give `gradient` to broadcast()")
+        return {"s": state.s} if self.lite else {"s": state.s, "c": given.gradient}
+
+    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+        rest = 1.0 - self.momentum
+        if self.lite:
+            return Affine(scale=rest, shift=self.momentum * sent["s"])
+        return Affine(scale=rest, anchor=-rest, shift=self.momentum * sent["s"] + rest * sent["c"])
+
+    def server_finish(
+        self, state: State, sums: Tensors, step: Tensor, setting: Setting, now: Now
+    ) -> tuple[Tensor, State]:
+        return step, MimeState(self.momentum * state.s + (1.0 - self.momentum) * sums["gradient"].float())

@@ -1,0 +1,67 @@
+"""SCAFFOLD: control variates that take each client's own drift out of its steps.
+
+Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: SCAFFOLD: Stochastic Controlled Averaging for Federated Learning,
+ICML 2020.
+
+    direction = g - c_m + c
+    option I    c_m+ = gradient of F_m at theta^t, over all of the client's data
+    option II   c_m+ = c_m - c - g_m / (U eta),  with the U and eta that were really applied
+    c <- c + (1/M) sum_m (c_m+ - c_m)
+
+so that c is the mean of all c_m after any history. Down (theta, c), up (g_m, c_m+ - c_m).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from dragfl.corrections.idle import Tensors, no_needs
+from dragfl.types import Affine, Done, Fields, Given, Now, Setting, State
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class ScaffoldState:
+    c: Tensor
+
+
+@dataclass(frozen=True)
+class Scaffold:
+    """SCAFFOLD's control variates.
+
+    | argument | symbol |
+    |---|---|
+    | option | how c_m is renewed: `II` from the update itself, `I` by one full gradient more |
+    """
+
+    option: Literal["I", "II"] = "II"
+
+    fields: ClassVar[Fields] = {"c": "vector"}
+    needs = no_needs
+
+    def init(self, setting: Setting) -> State:
+        return ScaffoldState(torch.zeros(setting.dim, device=setting.device))
+
+    def broadcast(self, state: State, now: Now, given: Given) -> Tensors:
+        return {"c": state.c}
+
+    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+        return Affine(shift=sent["c"] - mine["c"])
+
+    def client_finish(self, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
+        if self.option == "I":
+            new = done.full_gradient()
+        else:
+            new = mine["c"] - sent["c"] - done.delta / (done.steps * done.lr)
+        return {"dc": new - mine["c"]}, {"c": new}
+
+    def server_finish(
+        self, state: State, sums: Tensors, step: Tensor, setting: Setting, now: Now
+    ) -> tuple[Tensor, State]:
+        return step, ScaffoldState((state.c + sums["dc"] / setting.clients).float())
