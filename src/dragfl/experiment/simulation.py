@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dragfl.engine.federation import Federation, prepare
 from dragfl.engine.round import FederationState, play
-from dragfl.engine.threads import one_thread
+from dragfl.engine.threads import one_thread, own_generator
 from dragfl.experiment.spec import Experiment
 from dragfl.types import RoundRecord
 
@@ -41,7 +41,7 @@ class Simulation:
     def step(self) -> RoundRecord:
         """Play one round; evaluate where the experiment says so."""
         started = time.perf_counter()
-        with one_thread():
+        with one_thread(), own_generator():
             self.state, record = play(self.federation, self.state)
             trained = time.perf_counter()
             if record.round % self.experiment.evaluation.every == 0 or self.done:
