@@ -7,8 +7,6 @@ the block is ever made. A piece that overflows float32 (a row of 1e30, say) is d
 from __future__ import annotations
 
 import math
-
-import math
 from collections.abc import Callable
 
 import torch
@@ -17,6 +15,7 @@ from torch import Tensor
 from dragfl.types import EPS
 
 PIECE = 8192  # columns; 40 rows of it are 1.3 MB
+RUN = 512  # columns whose squares are summed in float32: in more of them a row of equal numbers is off by 7e-6
 FLOAT32_SAFE = 1e30  # a weight outside [1/this, this] would lose digits or overflow as float32
 
 
@@ -31,8 +30,24 @@ def _exact(total: Tensor, X: Tensor, redo: Callable[[Tensor], Tensor]) -> Tensor
     return total
 
 
-def _norms(parts: list[Tensor], X: Tensor) -> Tensor:
-    return _exact(torch.stack(parts).double().square_().sum(0).sqrt_(), X, torch.linalg.vector_norm)
+def _squares(X: Tensor) -> Tensor:
+    """(n,) float64 squared row norms, run by run."""
+    n, d = X.shape
+    whole = d - d % RUN
+    runs: Tensor = torch.linalg.vector_norm(X[:, :whole].reshape(n, whole // RUN, RUN), dim=2)
+    squares = runs.double().square_().sum(1)
+    return squares + torch.linalg.vector_norm(X[:, whole:], dim=1).double().square_() if whole < d else squares
+
+
+def _large_norm(row: Tensor) -> Tensor:
+    """The norm of a float64 row whose squares may overflow; finite where the row is."""
+    largest = row.abs().amax()
+    scaled: Tensor = torch.linalg.vector_norm(row / largest)
+    return (largest * scaled).clamp_max(torch.finfo(row.dtype).max) if torch.isfinite(largest) else largest
+
+
+def _norms(squares: Tensor, X: Tensor) -> Tensor:
+    return _exact(squares.sqrt_(), X, _large_norm)
 
 
 def _dots(parts: list[Tensor], X: Tensor, v: Tensor) -> Tensor:
@@ -41,7 +56,7 @@ def _dots(parts: list[Tensor], X: Tensor, v: Tensor) -> Tensor:
 
 def row_norms(X: Tensor) -> Tensor:
     """(n,) float64 Euclidean norms. A norm is finite exactly where every number of its row is."""
-    return _norms([torch.linalg.vector_norm(piece, dim=1) for piece in _pieces(X)], X)
+    return _norms(_squares(X), X)
 
 
 def row_dots(X: Tensor, v: Tensor) -> Tensor:
@@ -51,24 +66,16 @@ def row_dots(X: Tensor, v: Tensor) -> Tensor:
 
 def norms_and_dots(X: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """`row_norms` and `row_dots` in one sweep over memory: a piece is still in cache when it is used again."""
-    norms, dots = [], []
+    squares, dots = [], []
     for piece, part in zip(_pieces(X), _pieces(v), strict=True):
-        norms.append(torch.linalg.vector_norm(piece, dim=1))
+        squares.append(_squares(piece))
         dots.append(piece @ part)
-    return _norms(norms, X), _dots(dots, X, v)
-
-
-def _rows(v: Tensor) -> tuple[Tensor, Tensor]:
-    """A vector as rows of PIECE columns, without a copy, and what is left over."""
-    whole = v.numel() - v.numel() % PIECE
-    return v[:whole].view(-1, PIECE), v[whole:].unsqueeze(0)
+    return _norms(torch.stack(squares).sum(0), X), _dots(dots, X, v)
 
 
 def norm(v: Tensor) -> float:
     """The Euclidean norm of one vector, in float64; finite exactly where every number of it is."""
-    squares = [torch.linalg.vector_norm(rows, dim=1).double().square_().sum() for rows in _rows(v.contiguous())]
-    total = float(squares[0] + squares[1])
-    return math.sqrt(total) if math.isfinite(total) else float(torch.linalg.vector_norm(v.double()))
+    return float(row_norms(v.unsqueeze(0)))
 
 
 def dot(u: Tensor, v: Tensor) -> float:

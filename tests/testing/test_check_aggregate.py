@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragfl.aggregates import BRDrag, Drag, FLTrust, Mean
+from dragfl.aggregates import AGGREGATES, BRDrag, Drag, FLTrust, Mean
 from dragfl.schedules import Schedule
 from dragfl.testing import BrokenContract, check_aggregate
 from dragfl.types import NoState, Partial, Updates
 
-AGGREGATES = [
+RULES = [
     Mean(),
     Mean(weighting="samples"),
     Drag(c=0.25),
@@ -32,15 +32,24 @@ AGGREGATES = [
 ]
 
 
-@pytest.mark.parametrize("rule", AGGREGATES, ids=repr)
+@pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_built_in_aggregates_pass(rule: Any) -> None:
     check_aggregate(rule)
 
 
-@pytest.mark.parametrize(("dim", "segments"), [(1, None), (5, (0, 5)), (9000, (0, 1, 8500, 9000))])
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_registered_aggregates_pass(name: str) -> None:
+    check_aggregate(AGGREGATES[name]())
+
+
+@pytest.mark.parametrize(("dim", "segments"), [(1, None), (5, (0, 5))])
 def test_built_in_aggregates_pass_in_other_shapes(dim: int, segments: tuple[int, ...] | None) -> None:
     for rule in (Mean(), Drag(variant="authors"), BRDrag(variant="authors"), FLTrust()):
         check_aggregate(rule, dim=dim, segments=segments, seed=3)
+
+
+def test_a_long_vector_passes() -> None:
+    check_aggregate(BRDrag(variant="authors"), dim=9000, segments=(0, 1, 8500, 9000))
 
 
 class Rule:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from dragfl.attacks import RandomScaling, SignFlip
+from dragfl.attacks import ATTACKS, RandomScaling, SignFlip
 from dragfl.testing import BrokenContract, check_attack
 from dragfl.types import NoState
 
@@ -17,6 +17,11 @@ from dragfl.types import NoState
 @pytest.mark.parametrize("attack", [SignFlip(), SignFlip(scale=10.0), RandomScaling(), RandomScaling(std=3.0)])
 def test_built_in_attacks_pass(attack: Any) -> None:
     check_attack(attack)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_registered_attacks_pass(name: str) -> None:
+    check_attack(ATTACKS[name]())
 
 
 class Reverse:

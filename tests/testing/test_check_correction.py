@@ -34,7 +34,10 @@ class Scaffold:
     def init(self, setting: Any) -> Any:
         return Control(torch.zeros(setting.dim))
 
-    def broadcast(self, state: Any, now: Any) -> Any:
+    def needs(self, state: Any) -> Any:
+        return frozenset()
+
+    def broadcast(self, state: Any, now: Any, given: Any) -> Any:
         return {"c": state.c}
 
     def affine(self, mine: Any, sent: Any, now: Any) -> Any:
@@ -45,7 +48,7 @@ class Scaffold:
         return {"dc": new - mine["c"]}, {"c": new, "rounds": mine["rounds"] + 1.0}
 
     def server_finish(self, state: Any, sums: Any, step: Any, setting: Any, now: Any) -> Any:
-        return step, Control(state.c + sums["dc"] / setting.clients)
+        return step, Control(state.c + sums["dc"].float() / setting.clients)
 
 
 def test_scaffold_passes() -> None:
@@ -88,7 +91,7 @@ class ReplacesClient(Scaffold):
 
 class MutatesServer(Scaffold):
     def server_finish(self, state: Any, sums: Any, step: Any, setting: Any, now: Any) -> Any:
-        return step, Control(state.c.add_(sums["dc"]))
+        return step, Control(state.c.add_(sums["dc"].float()))
 
 
 class ForgetsField(Scaffold):
@@ -133,7 +136,7 @@ class StateIsDict(Scaffold):
 
 
 class SendsNumber(Scaffold):
-    def broadcast(self, state: Any, now: Any) -> Any:
+    def broadcast(self, state: Any, now: Any, given: Any) -> Any:
         return {"c": state.c, "round": now.t}
 
 
@@ -145,6 +148,23 @@ class WrongAffine(Scaffold):
 class NotAffine(Scaffold):
     def affine(self, mine: Any, sent: Any, now: Any) -> Any:
         return 1.0, 0.0, None
+
+
+class KeepsDouble(Scaffold):
+    """The sums over a cohort are float64; what is made of them and sent down must be float32 again."""
+
+    def server_finish(self, state: Any, sums: Any, step: Any, setting: Any, now: Any) -> Any:
+        return step, Control(state.c + sums["dc"] / setting.clients)
+
+
+class UnaskedGradient(Scaffold):
+    def broadcast(self, state: Any, now: Any, given: Any) -> Any:
+        return {"c": state.c + given.gradient}
+
+
+class WrongNeeds(Scaffold):
+    def needs(self, state: Any) -> Any:
+        return frozenset({"root"})
 
 
 class NoStep(Scaffold):
@@ -167,6 +187,9 @@ BROKEN = [
     (SendsNumber, "broadcast", r"has 'round', a int"),
     (WrongAffine, "affine", r"the shift .* is torch.float32 \(1,\), with d = 6"),
     (NotAffine, "runs", r"affine raised TypeError: it returned a tuple, not an Affine"),
+    (KeepsDouble, "affine", r"the shift \(round 1, client 0\) is torch.float64"),
+    (UnaskedGradient, "runs", r"broadcast raised TypeError"),
+    (WrongNeeds, "needs", r"needs\(\) gave frozenset\(\{'root'\}\)"),
     (NoStep, "runs", r"it returned a Control, not 2 values"),
 ]
 

@@ -16,8 +16,7 @@ ATTACK: Mapping[str, str] = {
     "runs": "craft runs in every round with what the attack's knowledge grants, also on zero updates",
     "knowledge": "knowledge is one of " + ", ".join(map(repr, get_args(Knowledge))),
     **COMMON,
-    "updates": "craft returns Updates: one float32 row for each attacker, with its client id and its honest "
-    "weight",
+    "updates": "craft returns Updates: one float32 row for each attacker, with its client id and its honest weight",
     "own": "with knowledge 'own' a row depends on its attacker's own update alone: crafted for one attacker "
     "at a time it has the same bits",
 }

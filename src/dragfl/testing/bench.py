@@ -50,9 +50,7 @@ class Bench:
         """Raise, unless the property is skipped."""
         if name not in self.skip:
             who = type(self.part).__name__
-            raise BrokenContract(
-                f"{who} breaks '{name}': {seen}. The contract: {self.contract[name]}."
-            ) from cause
+            raise BrokenContract(f"{who} breaks '{name}': {seen}. The contract: {self.contract[name]}.") from cause
 
     def crash(self, method: str, case: str, error: Exception) -> NoReturn:
         """Raise for a call that cannot be gone on from."""
@@ -71,9 +69,7 @@ class Bench:
             return found(*arguments) if callable(found) else found
 
         def world() -> dict[str, object]:
-            return bits(
-                {"the part": self.part, **_named(arguments), "the global generator of": _generators()}
-            )
+            return bits({"the part": self.part, **_named(arguments), "the global generator of": _generators()})
 
         before = world()
         try:

@@ -10,21 +10,24 @@ from torch import Tensor
 
 from dragfl.testing.bench import COMMON, Bench, setting
 from dragfl.testing.values import not_finite
-from dragfl.types import Affine, Correction, Done, Now
+from dragfl.types import Affine, Correction, Done, Given, Now, State
 
+RESERVED = ("delta", "steps", "count", "gradient")  # what server_finish is given beside the extras
 CORRECTION: Mapping[str, str] = {
     "runs": "init, broadcast, affine, client_finish and server_finish run in every round, also for a client "
     "that did not move",
+    "needs": "needs() is a frozenset that is empty or holds 'gradient' or 'weighted_gradient'",
     "fields": "fields maps the names of a client's state to 'vector' or 'scalar'",
     **COMMON,
     "broadcast": "broadcast maps names to finite tensors",
-    "affine": "affine gives an Affine: finite Python numbers scale and prox, and a shift that is None or a "
+    "affine": "affine gives an Affine: finite Python numbers scale, prox and anchor, and a shift that is None or a "
     "finite (d,) float32 tensor",
     "client state": "client_finish returns the new client state with exactly the declared fields, finite "
     "float32 tensors of shape (d,) for 'vector' and () for 'scalar'",
-    "extra": "what is sent up maps names, the same for every client and round and neither 'delta' nor "
-    "'count', to finite tensors of one shape",
-    "step": "server_finish returns a finite (d,) float32 step",
+    "extra": "what is sent up maps names, the same for every client and round and none of "
+    + ", ".join(map(repr, RESERVED))
+    + ", to finite tensors of one shape",
+    "step": "server_finish returns a finite (d,) float32 step, though the sums it is given are float64",
 }
 Tensors = Mapping[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -48,42 +51,62 @@ def check_correction(
     w, state = torch.zeros(dim), bench.start()
     layouts: dict[str, Shapes] = {}
     for t in range(3):
-        now = bench.now(t)
-        sent = bench.call("broadcast", f"round {t}", bench.rebuilt(state), now)
+        now, case = bench.now(t), f"round {t}"
+        given = _given(bench, state, w, case)
+        sent = bench.call("broadcast", case, bench.rebuilt(state), now, given)
         _check_tensors(bench, "broadcast", sent, f"what is sent down in round {t}")
-        deltas, extras = [], []
+        done: list[Done] = []
+        extras: list[Tensors] = []
         for m in range(clients):
-            case = f"round {t}, client {m}"
-            delta, extra, mine[m] = _client(bench, m, w, mine[m], sent, shapes, now, case)
-            layouts[case] = {name: tuple(value.shape) for name, value in extra.items()}
-            deltas.append(delta)
+            finished, extra, mine[m] = _client(bench, m, w, mine[m], sent, shapes, now)
+            layouts[f"{case}, client {m}"] = {name: tuple(value.shape) for name, value in extra.items()}
+            done.append(finished)
             extras.append(extra)
         _check_layouts(bench, layouts)
-        sums = {name: torch.stack([extra[name] for extra in extras]).sum(0) for name in extras[0]}
-        sums["delta"] = torch.stack(deltas).sum(0)
-        sums["count"] = torch.tensor(clients, dtype=torch.float64)
-        arguments = (bench.rebuilt(state), sums, sums["delta"] / clients, bench.setting, now)
-        step, state = bench.answers(2, "server_finish", f"round {t}", *arguments)
+        step = torch.stack([client.delta for client in done]).mean(0)
+        sums = _sums(done, extras, given)
+        step, state = bench.answers(2, "server_finish", case, bench.rebuilt(state), sums, step, bench.setting, now)
         bench.vector("step", step, f"the step of round {t}")
         bench.state(state, "server_finish")
         w = w + step
 
 
+def _gradient(bench: Bench, m: int, w: Tensor) -> Tensor:
+    """The gradient of client m's loss h_m |w - w_m|^2 / 2."""
+    return (0.5 + m) * (w - bench.rows("optimum", m, 1)[0])
+
+
+def _examples(m: int) -> int:
+    return 20 + m
+
+
+def _given(bench: Bench, state: State, w: Tensor, case: str) -> Given:
+    """What the correction asks for before the local steps."""
+    needs = bench.call("needs", case, state)
+    if not isinstance(needs, frozenset) or not needs <= {"gradient", "weighted_gradient"}:
+        bench.fail("needs", f"needs() gave {needs!r} ({case})")
+    clients = range(bench.setting.clients)
+    gradients = torch.stack([_gradient(bench, m, w) for m in clients])
+    p = torch.tensor([_examples(m) if "weighted_gradient" in needs else 1.0 for m in clients])
+    return Given(gradient=p @ gradients / p.sum() if needs else None)
+
+
 def _client(
-    bench: Bench, m: int, w0: Tensor, mine: Tensors, sent: Tensors, shapes: Shapes, now: Now, case: str
-) -> tuple[Tensor, Tensors, Tensors]:
-    """One client's round, (update, extra, new state), on F_m(w) = h_m |w - w_m|^2 / 2.
+    bench: Bench, m: int, w0: Tensor, mine: Tensors, sent: Tensors, shapes: Shapes, now: Now
+) -> tuple[Done, Tensors, Tensors]:
+    """One client's round: (what it has at the end, extra, new state).
 
     Clients take unlike numbers of steps; in round 2 client 0 does not move.
     """
+    case = f"round {now.t}, client {m}"
     affine = bench.call("affine", case, mine, sent, now)
     _check_affine(bench, affine, case)
-    optimum, curvature, steps = bench.rows("optimum", m, 1)[0], 0.5 + m, now.steps + m
-    w = w0.clone()
+    w, steps = w0.clone(), now.steps + m
     for _ in range(0 if (now.t, m) == (2, 0) else steps):
-        direction = affine.scale * curvature * (w - optimum) + affine.prox * (w - w0)
+        direction = affine.scale * _gradient(bench, m, w) + affine.anchor * _gradient(bench, m, w0)
+        direction = direction + affine.prox * (w - w0)
         w = w - now.lr * (direction if affine.shift is None else direction + affine.shift)
-    done = Done(delta=w - w0, steps=steps, lr=now.lr, examples=20 + m)
+    done = Done(w - w0, steps, now.lr, _examples(m), lambda: _gradient(bench, m, w0))
     extra, new = bench.answers(2, "client_finish", case, done, mine, sent, now)
     _check_tensors(bench, "extra", extra, f"what is sent up ({case})")
     _check_tensors(bench, "client state", new, f"the new client state ({case})")
@@ -93,13 +116,22 @@ def _client(
     for name, value in new.items():
         if value.dtype != torch.float32:
             bench.fail("client state", f"'{name}' is {value.dtype} ({case})")
-    return done.delta, extra, new
+    return done, extra, new
+
+
+def _sums(done: list[Done], extras: list[Tensors], given: Given) -> dict[str, Tensor]:
+    """What server_finish is given of the cohort."""
+    sums = {name: torch.stack([extra[name] for extra in extras]).sum(0).double() for name in extras[0]}
+    sums["delta"] = torch.stack([client.delta for client in done]).sum(0).double()
+    sums["steps"] = torch.tensor(float(sum(client.steps for client in done)))
+    sums["count"] = torch.tensor(float(len(done)))
+    return sums if given.gradient is None else {**sums, "gradient": given.gradient}
 
 
 def _check_affine(bench: Bench, affine: object, case: str) -> None:
     if not isinstance(affine, Affine):
         bench.crash("affine", case, TypeError(f"it returned a {type(affine).__name__}, not an Affine"))
-    for name in ("scale", "prox"):
+    for name in ("scale", "prox", "anchor"):
         value = getattr(affine, name)
         if not isinstance(value, float | int) or not math.isfinite(value):
             bench.fail("affine", f"{name} is {value!r} ({case})")
@@ -112,7 +144,7 @@ def _check_tensors(bench: Bench, name: str, values: object, what: str) -> None:
         bench.fail(name, f"{what} is a {type(values).__name__}")
         return
     for key, value in values.items():
-        if name == "extra" and key in ("delta", "count"):
+        if name == "extra" and key in RESERVED:
             bench.fail(name, f"{what} has a value named '{key}'")
         if not isinstance(value, Tensor):
             bench.fail(name, f"{what} has '{key}', a {type(value).__name__}")

@@ -1,0 +1,176 @@
+"""Norms, dots and weighted sums against float64, for numbers of any size and rows of any length."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dragfl.arithmetic import (
+    PIECE,
+    combine,
+    cosines,
+    dot,
+    finite_rows,
+    norm,
+    norms_and_dots,
+    row_dots,
+    row_norms,
+    unit,
+)
+from tests.strategies import QUICK, seeds
+
+widths = st.sampled_from([1, 2, 7, PIECE - 1, PIECE, PIECE + 1, 20000])
+sizes = st.sampled_from([0.0, 1e-6, 1e-3, 1.0, 1e3, 1e18, 1e20, 1e30, 1e38, 3e38])
+FEWER = settings(max_examples=30, deadline=None)
+
+
+def rows(seed: int, size: list[float], d: int, dtype: type = np.float32) -> Tensor:
+    """Rows whose largest number has the given size."""
+    X = np.random.default_rng(seed).normal(size=(len(size), d))
+    X *= np.array(size)[:, None] / np.abs(X).max(1, keepdims=True)
+    return torch.from_numpy(X.astype(dtype))
+
+
+def true_norms(X: Tensor) -> NDArray[np.float64]:
+    """Norms in float64, scaled so that no square overflows."""
+    wide = X.double().numpy()
+    top = np.maximum(np.abs(wide).max(1, keepdims=True), 1e-300)
+    return np.asarray(top[:, 0] * np.sqrt(np.square(wide / top).sum(1)))
+
+
+@FEWER
+@given(seeds, st.lists(sizes, min_size=1, max_size=4), widths)
+def test_norms_and_dots(seed: int, size: list[float], d: int) -> None:
+    X, v = rows(seed, size, d), rows(seed + 1, [1.0], d)[0]
+    norms, dots = norms_and_dots(X, v)
+    due = true_norms(X)
+    np.testing.assert_allclose(norms.numpy(), due, rtol=1e-6)
+    np.testing.assert_allclose(row_norms(X).numpy(), due, rtol=1e-6)
+    slack = 2e-6 * due * norm(v) + 1e-30
+    for seen in (dots, row_dots(X, v)):
+        assert seen.dtype == torch.float64
+        assert (np.abs(seen.numpy() - X.double().numpy() @ v.double().numpy()) <= slack).all()
+
+
+@FEWER
+@given(seeds, st.lists(st.sampled_from([0.0, 1.0, 1e100, 1e160, 1e300]), min_size=1, max_size=4), widths)
+def test_norms_of_float64_rows(seed: int, size: list[float], d: int) -> None:
+    X = rows(seed, size, d, np.float64)
+    np.testing.assert_allclose(row_norms(X).numpy(), true_norms(X), rtol=1e-12)
+    np.testing.assert_allclose(norms_and_dots(X, torch.zeros(d).double())[0].numpy(), true_norms(X), rtol=1e-12)
+
+
+@QUICK
+@given(
+    seeds,
+    st.lists(sizes, min_size=1, max_size=4),
+    widths,
+    st.lists(st.sampled_from([math.nan, math.inf, -math.inf, None]), min_size=4, max_size=4),
+)
+def test_a_norm_is_finite_exactly_where_its_row_is(
+    seed: int, size: list[float], d: int, bad: list[float | None]
+) -> None:
+    X = rows(seed, size, d)
+    for m, value in enumerate(bad[: len(X)]):
+        if value is not None:
+            X[m, seed % d] = value
+    due = torch.isfinite(X).all(1)
+    assert torch.equal(finite_rows(row_norms(X)), due)
+    assert torch.equal(finite_rows(norms_and_dots(X, torch.ones(d))[0]), due)
+
+
+@pytest.mark.parametrize("value", [1e308, 1.7e308])
+def test_the_largest_float64_rows_are_finite(value: float) -> None:
+    """Their norm may be more than float64 holds; it is cut to the largest number, not called infinite."""
+    X = torch.full((1, 9), value, dtype=torch.float64)
+    assert finite_rows(row_norms(X)).tolist() == [True]
+    X[0, 3] = math.inf
+    assert finite_rows(row_norms(X)).tolist() == [False]
+
+
+@pytest.mark.parametrize("d", [PIECE, 200_000])
+def test_rounding_does_not_pile_up(d: int) -> None:
+    """Equal numbers are the worst case, for every addition rounds the same way: norm |a| sqrt d and dot a d.
+
+    A norm divides an update, so its error is what an attacker can gain in length.
+    """
+    values = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 2.0, 50).astype(np.float32))
+    X = values.unsqueeze(1).repeat(1, d)
+    torch.testing.assert_close(row_norms(X), values.double() * math.sqrt(d), rtol=8e-7, atol=0.0)
+    torch.testing.assert_close(row_dots(X, torch.ones(d)), values.double() * d, rtol=1e-5, atol=0.0)
+    assert norm(X[0]) == pytest.approx(float(values[0]) * math.sqrt(d), rel=8e-7)
+
+
+@FEWER
+@given(seeds, st.lists(sizes, min_size=1, max_size=5), st.integers(1, 3), st.sampled_from([1, 5, PIECE + 1]))
+def test_combine_is_the_weighted_sum(seed: int, size: list[float], j: int, d: int) -> None:
+    """Weights from 1e-3 to 1e3, and 1/|g| as the rules that normalise use it: 1e-38 against rows of 1e38."""
+    X = rows(seed, size, d)
+    draw = np.random.default_rng(seed + 2)
+    weights = draw.normal(size=(j, len(X))) * 10.0 ** draw.uniform(-3, 0, (j, len(X)))
+    weights /= np.maximum(true_norms(X), 1.0) if seed % 2 else np.maximum(np.array(size), 1e3)
+    seen = combine(torch.from_numpy(weights), X)
+    wide = X.double().numpy()
+    assert seen.dtype == torch.float32
+    assert seen.shape == (j, d)
+    slack = 1e-6 * (np.abs(weights) @ np.abs(wide)) + 1e-37
+    assert (np.abs(seen.double().numpy() - weights @ wide) <= slack).all()
+
+
+def test_combine_keeps_the_dtype_and_digits_of_float64() -> None:
+    X = torch.tensor([[1.0, 1e-14], [1e200, 0.0]], dtype=torch.float64)
+    weights = torch.tensor([[1.0, 1e-200]], dtype=torch.float64)
+    assert combine(weights, X).tolist() == [[2.0, 1e-14]]
+
+
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_row_of_weight_zero_adds_nothing_whatever_it_holds(bad: float, dtype: torch.dtype) -> None:
+    """0 * inf is NaN, but a row that is weighed out is out; where it has weight it shows."""
+    X = torch.tensor([[bad, 1.0], [2.0, 3.0]], dtype=dtype)
+    weights = torch.tensor([[0.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
+    out = combine(weights, X)
+    assert out[0].tolist() == [2.0, 3.0]
+    assert not math.isfinite(float(out[1, 0]))
+    assert float(out[1, 1]) == 4.0
+
+
+def test_one_extreme_weight_leaves_the_other_rows_alone() -> None:
+    X = torch.tensor([[3e38, -3e38], [1.0, 2.0]])
+    weights = torch.tensor([[1e-38, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    torch.testing.assert_close(combine(weights, X), torch.tensor([[4.0, -1.0], [1.0, 2.0]]))
+
+
+def test_combine_does_not_change_its_arguments() -> None:
+    X = torch.tensor([[3e38, 1.0], [0.0, 2.0]])
+    weights = torch.tensor([[1e-38, 0.0]], dtype=torch.float64)
+    copies = X.clone(), weights.clone()
+    combine(weights, X)
+    assert torch.equal(X, copies[0])
+    assert torch.equal(weights, copies[1])
+
+
+def test_unit_vectors() -> None:
+    """(3,4)/5; the direction of the largest and of quite small vectors; none of a vanished or broken one."""
+    torch.testing.assert_close(unit(torch.tensor([3.0, 4.0])), torch.tensor([0.6, 0.8]))
+    torch.testing.assert_close(unit(torch.tensor([3e38, -3e38])), torch.tensor([0.5**0.5, -(0.5**0.5)]))
+    torch.testing.assert_close(unit(torch.tensor([1e-10])), torch.tensor([1.0]))
+    for nowhere in ([0.0], [1e-13], [math.nan], [math.inf, 1.0]):
+        assert unit(torch.tensor(nowhere)) is None
+
+
+def test_cosines_are_clamped_and_a_zero_row_does_not_diverge() -> None:
+    norms, dots = torch.tensor([2.0, 1.0, 1.0, 0.0, 1e-13]), torch.tensor([1.0, 1.0000001, -1.0000001, 0.0, 1e-14])
+    assert cosines(norms.double(), dots.double()).tolist() == [0.5, 1.0, -1.0, 1.0, 1.0]
+
+
+def test_one_vector() -> None:
+    assert norm(torch.tensor([3.0, 4.0])) == 5.0
+    assert dot(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])) == 11.0
