@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dragfl.experiment.runner import resume, run
     from dragfl.experiment.simulation import simulate
     from dragfl.experiment.spec import Experiment, load
+    from dragfl.experiment.sweep import sweep
     from dragfl.types import Algorithm, RoundRecord, Updates
 
 __version__ = "0.1.0"
@@ -32,6 +33,7 @@ _HOME = {
     "resume": "dragfl.experiment.runner",
     "run": "dragfl.experiment.runner",
     "simulate": "dragfl.experiment.simulation",
+    "sweep": "dragfl.experiment.sweep",
 }
 _MODULES = {
     "attacks": "dragfl.attacks",
@@ -60,6 +62,7 @@ __all__ = [
     "resume",
     "run",
     "simulate",
+    "sweep",
     "testing",
 ]
 

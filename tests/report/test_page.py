@@ -92,7 +92,7 @@ def test_a_smaller_report_leaves_no_stale_figure(
     stale.write_bytes(b"old")
     keep = tmp_path / "figures" / "mine.png"
     keep.write_bytes(b"the user's")
-    page = dragfl.report(make_run("one", algorithm="fedavg", rounds=4), tmp_path)  # type: ignore[operator]
+    page = dragfl.report.write(make_run("one", algorithm="fedavg", rounds=4), tmp_path)
     assert page == tmp_path / "report.html"
     assert not stale.exists() and keep.exists()
     assert not list(tmp_path.rglob(".*"))

@@ -161,7 +161,7 @@ def parse_partition(text: str) -> dict[str, Any]:
         if not equals:
             key, value = "kind", key
         try:
-            table[key] = tomllib.loads(f"value = {value}")["value"]
+            table[key] = tomllib.loads(f"value = {'0' * value.startswith('.')}{value}")["value"]
         except tomllib.TOMLDecodeError:
             table[key] = value
     return table
@@ -223,9 +223,9 @@ def _draw(args: argparse.Namespace, dataset: Dataset, split: Shares, title: str)
     word = "".join(c if c.isalnum() or c in "._-" else "-" for c in title.replace("=", "").replace(", ", "-"))
     holds = args.out / f"data-{dataset.name}-{word.strip('-')}.png"
     headline = f"{dataset.name}, {title}, {split.clients:,} clients"
-    pictures.who_holds_what(dataset, split, headline).savefig(holds)
+    pictures.who_holds_what(dataset, split, headline).savefig(holds, dpi=150)
     if len(dataset.shape) != 3:
         return [holds]
     samples = args.out / f"data-{dataset.name}-samples.png"
-    pictures.contact_sheet(dataset, rng(args.seed, "contact sheet")).savefig(samples)
+    pictures.contact_sheet(dataset, rng(args.seed, "contact sheet")).savefig(samples, dpi=150)
     return [holds, samples]

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from dragfl.types import RoundRecord
 
@@ -24,6 +24,8 @@ class Watch:
         self._label, self._rounds, self._accuracy = "", 0, ""
         self._started = 0.0
         self.seen = 0  # records since `begin`
+        self._overall: TaskID | None = None
+        self._task: TaskID | None = None
         self._bar = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=24),
@@ -40,11 +42,19 @@ class Watch:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._bar.stop()
 
+    def overall(self, label: str, rounds: int) -> None:
+        """Several runs follow: show them as a whole too."""
+        self._overall = self._bar.add_task(label, total=rounds, completed=0, state="")
+
     def begin(self, label: str, rounds: int, done: int = 0) -> None:
         """A new run comes, of which `done` rounds are behind it."""
         self._label, self._rounds, self._accuracy, self._next_line = label, rounds, "", 0.0
         self._started, self.seen = time.perf_counter(), 0
+        if self._overall is not None and self._task is not None:
+            self._bar.remove_task(self._task)  # of many runs only the whole and the present one are shown
         self._task = self._bar.add_task(label, total=rounds, completed=done, state="")
+        if self._overall is not None:
+            self._bar.advance(self._overall, done)
 
     def __call__(self, record: RoundRecord) -> None:
         self.seen += 1
@@ -56,7 +66,10 @@ class Watch:
             self._accuracy = f"accuracy {record.accuracy:.3f}"
         state = "  ".join(part for part in (self._accuracy, drift(record)) if part)
         if self.live:
+            assert self._task is not None
             self._bar.update(self._task, completed=record.round, state=state)
+            if self._overall is not None:
+                self._bar.advance(self._overall)
         elif record.accuracy is not None and record.round >= self._next_line:
             self._next_line = record.round + self._rounds / self.LINES
             seconds = time.perf_counter() - self._started

@@ -33,8 +33,8 @@ def save(folder: Path, fed: Federation, state: FederationState, lengths: Mapping
     tensors, numbers = flatten(state)
     tensors |= {f"clients.{name}": value for name, value in fed.store.tensors().items()}
     name = f"checkpoint-{state.t:08d}.safetensors"
-    contiguous = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-    durable.write(folder / name, lambda temporary: durable.save_tensors(contiguous, temporary))
+    separate = own_memory(tensors)
+    durable.write(folder / name, lambda temporary: durable.save_tensors(separate, temporary))
     table: dict[str, Any] = {
         "format": FORMAT,
         "round": state.t,
@@ -70,6 +70,17 @@ def load(folder: Path, fed: Federation) -> tuple[FederationState, dict[str, int]
             f"{folder / CHECKPOINT}: cannot be used ({error}); the run is damaged: delete {folder} and run again"
         ) from None
     return state, lengths
+
+
+def own_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors as safetensors wants them: contiguous, none in the memory of another."""
+    separate: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, value in tensors.items():
+        value = value.detach().cpu().contiguous()
+        separate[name] = value.clone() if value.untyped_storage().data_ptr() in seen else value
+        seen.add(separate[name].untyped_storage().data_ptr())
+    return separate
 
 
 def flatten(state: FederationState) -> tuple[dict[str, Tensor], dict[str, float]]:

@@ -14,21 +14,25 @@ NAME_TURN, PLAIN_TURN, PART_TURN = range(3)
 
 
 def override(tables: dict[str, Any], overrides: tuple[str, ...] | list[str]) -> dict[str, Any]:
-    """Apply `a.b=value`, each value a TOML literal or a bare word.
+    """Apply `a.b=value`, each value a TOML literal or a bare word."""
+    return replace_values(tables, [parse_override(text) for text in overrides])
+
+
+def replace_values(tables: dict[str, Any], changes: list[tuple[list[str], Any]]) -> dict[str, Any]:
+    """The tables with the value at each path replaced.
 
     Setting `algorithm.name` replaces the whole table by the preset's defaults plus its `[algorithms.NAME]` table;
     setting a part (`algorithm.server=momentum`) replaces that part and leaves the others with their settings.
     """
     tables = copy.copy(tables)
-    parsed = [parse_override(text) for text in overrides]
     # The name first: it replaces the table that the others change; parts last: what they replace must be there.
-    for path, value in sorted(parsed, key=lambda item: _turn(item[0])):
+    for path, value in sorted(changes, key=lambda item: _turn(item[0])):
         if path == ["algorithm", "name"]:
             tables["algorithm"] = {"name": value}
             tables["algorithm"] = algorithm_table(tables)
             continue
         if _turn(path) == PART_TURN:
-            tables["algorithm"] = _spelled_out(tables, path, [p for p, _ in parsed])
+            tables["algorithm"] = _spelled_out(tables, path, [p for p, _ in changes])
         place = tables
         for key in path[:-1]:
             inner = place.get(key, {})
@@ -58,12 +62,12 @@ def _spelled_out(tables: Mapping[str, Any], path: list[str], others: list[list[s
         return expanded
     flat = PRESETS[table.get("name") or "fedavg"].flat() if table.get("name", "fedavg") in PRESETS else {}
     for key in (other[1] for other in others if other[0] == "algorithm" and len(other) == 2):
-        owner, setting = flat.get(key, ("", ""))
-        if owner == part:
-            raise SpecError(
-                f"algorithm.{key}: is a setting of the {part} that algorithm.{part} replaces; "
-                f"write algorithm.{part}.{setting} instead"
-            )
+        for owner, setting in flat.get(key, []):
+            if owner == part:
+                raise SpecError(
+                    f"algorithm.{key}: is a setting of the {part} that algorithm.{part} replaces; "
+                    f"write algorithm.{part}.{setting} instead"
+                )
     return {name: {} if name == part else value for name, value in expanded.items() if name != "name"}
 
 

@@ -6,17 +6,14 @@
     rows = dragfl.report.table(["runs"])                        # a folder of runs will do
 
 A report reads run directories and nothing else, so it can be made on another machine, years later. The tables need
-neither torch nor matplotlib; figures and the page need `pip install 'dragfl[report]'`. The module can be called:
-`dragfl.report(runs, out)` is `dragfl.report.write(runs, out)`.
+neither torch nor matplotlib; figures and the page need `pip install 'dragfl[report]'`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dragfl.report.groups import Group, RunLike, find_runs, group_runs
@@ -43,13 +40,3 @@ def __getattr__(name: str) -> Any:
     if name == "figures":  # imported when first used: it brings matplotlib's helpers
         return import_module("dragfl.report.figures")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-class _CallableModule(ModuleType):
-    """`dragfl.report` is both this package and the one call most people need."""
-
-    def __call__(self, runs: RunLike | Sequence[RunLike], out: str | Path, *, title: str | None = None) -> Path:
-        return write(runs, out, title=title)
-
-
-sys.modules[__name__].__class__ = _CallableModule

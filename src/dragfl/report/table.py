@@ -73,12 +73,19 @@ def grid(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def table(runs: RunLike | Sequence[RunLike]) -> list[Row]:
-    """A row for each group of runs that differ only by seed, in the order in which they were given."""
+    """A row for each group of runs that differ only by seed, the best of each attack first."""
     return rows(group_runs(find_runs(runs)))
 
 
 def rows(groups: Sequence[Group]) -> list[Row]:
-    return [_row(group) for group in groups]
+    return sorted(map(_row, groups), key=_rank)
+
+
+def _rank(row: Row) -> tuple[str, float, float]:
+    """By attack, then by rounds to the target (never last), then by best accuracy."""
+    rounds = row.rounds_to_target.median
+    best = row.best_accuracy.mean if row.best_accuracy else 0.0
+    return row.attack or "", rounds if math.isfinite(rounds) else math.inf, -best
 
 
 def _row(group: Group) -> Row:

@@ -1,0 +1,66 @@
+"""`dragfl sweep EXPERIMENT.toml key=a,b,... [key=c,d,...]`"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "sweep",
+        help="run a grid of experiments and compare them",
+        description="Every combination of the values given, each in a run directory of its own, then a report. "
+        "Commas outside brackets and quotes separate values. The same command goes on where an interrupted one "
+        "stopped.",
+    )
+    command.add_argument("experiment", type=Path, help="a TOML file")
+    command.add_argument("grid", nargs="+", metavar="key=a,b", help="for example algorithm.name=fedavg,drag seed=0,1,2")
+    command.add_argument("--out", type=Path, help="where the runs and the report go (default: sweeps/NAME)")
+    command.add_argument("--dry-run", action="store_true", help="list the runs and stop")
+    command.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    command.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from dragfl.experiment.spec import read
+    from dragfl.experiment.sweep import parse_grid, plan, play
+
+    out = args.out or Path("sweeps") / str(read(args.experiment).get("name", "run"))
+    planned = plan(args.experiment, parse_grid(args.grid), out)
+    if args.dry_run:
+        for p in planned:
+            print(p.folder)
+        return 0
+
+    from dragfl.cli.progress import Watch
+    from dragfl.cli.stopping import polite_interrupt
+
+    with polite_interrupt() as should_stop, Watch(quiet=args.quiet) as watch:
+        watch.overall(f"{len(planned)} runs", sum(p.experiment.rounds for p in planned))
+        play(
+            planned,
+            on_begin=lambda p, done: watch.begin(p.name, p.experiment.rounds, done),
+            on_record=watch,
+            should_stop=should_stop,
+        )
+    return show([p.folder for p in planned], out, quiet=args.quiet)
+
+
+def show(folders: list[Path], out: Path, *, quiet: bool) -> int:
+    """The table and the page that compare finished runs."""
+    from rich.console import Console
+
+    from dragfl import report
+    from dragfl.errors import SpecError
+
+    if not quiet:
+        Console().print(report.rich_table(report.table(folders)))
+    try:
+        page = report.write(folders, out)
+    except SpecError as error:  # no plotting library: the runs and the table are there all the same
+        print(f"no figures: {error}")
+        return 0
+    if not quiet:
+        print(f"report: {page}")
+    return 0
