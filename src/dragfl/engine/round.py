@@ -86,7 +86,7 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
         after = replace(state, t=state.t + 1, attack=attack_state)
         return after, log.record(after.t, {**metrics, "skipped": "no usable update"}, None)
     step, aggregate, rule_metrics = rule.finish(state.aggregate, plan, total)
-    sums = {**extra, "delta": total.total, "count": torch.tensor(float(total.count))}
+    sums = {**extra, "delta": total.total.double(), "count": torch.tensor(float(total.count))}
     if gradient is not None:
         sums["gradient"] = gradient
     step, correction = correct.server_finish(state.correction, sums, step, fed.setting, now)
