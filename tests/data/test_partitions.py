@@ -77,9 +77,7 @@ def test_sorted_shards_of_emnist_over_10_clients() -> None:
 
 def test_label_mod_leaves_clients_empty_and_says_what_to_change() -> None:
     """q = 1 on CIFAR with M = 20: labels 0..9 go to clients 0..9, clients 10..19 get nothing."""
-    with pytest.raises(
-        DataError, match=r"10 of 20 clients got no samples \(first: 10\).*lower q.*label_group"
-    ):
+    with pytest.raises(DataError, match=r"10 of 20 clients got no samples \(first: 10\).*lower q.*label_group"):
         LabelMod(q=1.0)(CIFAR, 20, gen())
 
 

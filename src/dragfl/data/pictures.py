@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CLIENTS = 100  # of a larger population, this many evenly spaced clients are drawn
 INK, GREY, BLUE = "#222222", "#8a8a8a", "#0072B2"
-LOOK: Any = {"font.size": 8, "text.color": INK, "axes.edgecolor": GREY, "axes.linewidth": 0.6, "savefig.dpi": 200}
+LOOK: Any = {"font.size": 8, "text.color": INK, "axes.edgecolor": GREY, "axes.linewidth": 0.6}
 
 
 def require_matplotlib() -> None:
@@ -28,10 +28,10 @@ def require_matplotlib() -> None:
 
 
 def who_holds_what(dataset: Dataset, split: Shares, title: str) -> Figure:
-    """A heat map of samples by client and class, with the size of every client above it."""
+    """A heat map of the label mix of each client, on one scale for all figures, with the clients' sizes above."""
     require_matplotlib()
     import matplotlib as mpl
-    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
     from matplotlib.figure import Figure
 
     step = -(-split.clients // CLIENTS)
@@ -43,18 +43,21 @@ def who_holds_what(dataset: Dataset, split: Shares, title: str) -> Figure:
         height = 1.5 + min(max(0.115 * dataset.classes, 1.6), 6.0)
         figure = Figure(figsize=(min(max(2.2 + 0.12 * len(shown), 4.6), 8.0), height), layout="constrained")
         sizes, cells = figure.subplots(2, 1, sharex=True, height_ratios=[1, max(4.0, dataset.classes / 7)])
-        paint = LinearSegmentedColormap.from_list("blues", ["#dbe9f6", "#6baed6", "#2171b5", "#08306b"])
-        paint.set_bad("white")
-        seen = np.ma.masked_equal(counts.T, 0)
-        image = cells.imshow(seen, aspect="auto", cmap=paint, vmin=1, interpolation="nearest")
+        blues = ["#e8f1fa", "#9ecae1", "#4292c6", "#2171b5", "#08306b"]
+        paint = LinearSegmentedColormap.from_list("blues", blues).with_extremes(bad="white")
+        mix = np.ma.masked_equal(counts / counts.sum(1, keepdims=True), 0).T
+        scale = PowerNorm(0.5, 0, 1)  # square root: a share of 2 % must still be seen
+        image = cells.imshow(mix, aspect="auto", cmap=paint, norm=scale, interpolation="nearest")
         sizes.bar(np.arange(len(shown)), counts.sum(1), width=0.8, color=GREY)
         sizes.set_ylabel("samples")
         sizes.spines[["top", "right"]].set_visible(False)
-        sizes.tick_params(axis="x", length=0, labelbottom=False)
         _ticks(cells, shown, dataset)
         cells.set_xlabel("client" if step == 1 else f"client (every {step:,}th of {split.clients:,})")
         cells.set_ylabel("class")
-        figure.colorbar(image, ax=cells, pad=0.01, fraction=0.04, label="samples of the class")
+        sizes.tick_params(axis="x", which="both", length=0, labelbottom=False)
+        bar = figure.colorbar(image, ax=cells, pad=0.01, fraction=0.04, label="share of the client's samples")
+        shares = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1)
+        bar.set_ticks(shares, labels=[f"{share:.0%}" for share in shares])
         apart = f"{facts.classes_median:g} classes a client (median), total variation {facts.total_variation:.2f}"
         sizes.set_title(f"{title}\n", loc="left", fontsize=9.5, fontweight="bold")
         sizes.text(0, 1.06, apart, transform=sizes.transAxes, color="#555555", fontsize=8)
@@ -67,7 +70,7 @@ def _ticks(cells: Any, shown: NDArray[np.int64], dataset: Dataset) -> None:
     cells.set_yticks(np.arange(dataset.classes + 1) - 0.5, minor=True)
     cells.grid(which="minor", color="#eeeeee", linewidth=0.4)
     cells.tick_params(which="minor", length=0)
-    every = next(k for k in (1, 2, 5, 10, 20, 50, 100) if len(shown) / k <= 21)
+    every = next(k for k in (1, 2, 5, 10, 20, 50, 100) if len(shown) / k <= 15)
     at = np.arange(0, len(shown), every)
     cells.set_xticks(at, [f"{shown[i]:,}" for i in at])
     names = dataset.class_names or tuple(str(label) for label in range(dataset.classes))
@@ -76,7 +79,7 @@ def _ticks(cells: Any, shown: NDArray[np.int64], dataset: Dataset) -> None:
 
 
 def contact_sheet(dataset: Dataset, rng: np.random.Generator, columns: int = 12) -> Figure:
-    """Random training samples, one row a class, upright."""
+    """Random training samples, one row a class, upright; saved at 150 dots an inch a pixel is about a dot."""
     require_matplotlib()
     import matplotlib as mpl
     import torch
@@ -88,15 +91,16 @@ def contact_sheet(dataset: Dataset, rng: np.random.Generator, columns: int = 12)
     blocks = -(-dataset.classes // 16)
     rows = -(-dataset.classes // blocks)
     names = dataset.class_names or tuple(str(label) for label in range(dataset.classes))
+    side = 0.25 + 0.07 * max(map(len, names))
     with mpl.rc_context(LOOK):
-        figure = Figure(figsize=(0.4 + blocks * (0.5 + 0.2 * columns), 0.5 + 0.2 * rows), layout="constrained")
+        figure = Figure(figsize=(0.1 + blocks * (side + 0.2 * columns), 0.4 + 0.2 * rows), layout="constrained")
         figure.suptitle(
             f"{dataset.name}: training samples by class", x=0.01, ha="left", fontsize=9.5, fontweight="bold"
         )
         for block, axes in enumerate(np.atleast_1d(figure.subplots(1, blocks))):
             first = block * rows
             held = range(first, min(first + rows, dataset.classes))
-            tiles = np.ones((rows, columns, *_tile(dataset)), np.float32)
+            tiles = np.full((rows, columns, *_tile(dataset)), _empty(dataset.shape[0]), np.float32)
             for row, label in enumerate(held):
                 having = np.flatnonzero(labels == label)
                 chosen = rng.choice(having, min(columns, len(having)), replace=False)
@@ -118,7 +122,12 @@ def _tile(dataset: Dataset) -> tuple[int, int, int]:
     return height + 2, width + 2, channels
 
 
+def _empty(channels: int) -> float:
+    """What prints as white: grey pictures are drawn as ink on paper."""
+    return 0.0 if channels == 1 else 1.0
+
+
 def _framed(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A margin of one pixel: white around colour, and around grey what prints as white."""
-    empty = 0.0 if pictures.shape[3] == 1 else 1.0
-    return np.pad(pictures.clip(0, 1), ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=empty)
+    """A margin of one pixel."""
+    margin = ((0, 0), (1, 1), (1, 1), (0, 0))
+    return np.pad(pictures.clip(0, 1), margin, constant_values=_empty(pictures.shape[3]))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-INFLATE = 1032  # deflate makes at most this many bytes of one
+HEADER = 20  # bytes of the longest idx header read here
 CHUNK = 1 << 20
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 CIFAR_PIXELS = 3 * 32 * 32
@@ -42,14 +42,14 @@ def gunzip(stream: IO[bytes], name: str, limit: int) -> bytes:
     return bytes(out)
 
 
-def contents(path: Path, limit: int | None = None) -> bytes:
+def contents(path: Path, limit: int) -> bytes:
     """The bytes of a file, decompressed where its name ends in .gz, and never more than `limit`."""
     try:
-        stored = path.stat().st_size
         if path.suffix == ".gz":
             with path.open("rb") as file:
-                return gunzip(file, str(path), min(limit or stored * INFLATE, stored * INFLATE))
-        if limit is not None and stored > limit:
+                return gunzip(file, str(path), limit)
+        stored = path.stat().st_size
+        if stored > limit:
             raise DataError(f"{path}: {stored} bytes, expected at most {limit}; get it again")
         return path.read_bytes()
     except OSError as error:
@@ -68,15 +68,20 @@ def verify(data: bytes | Path, digest: str, name: str) -> None:
         raise DataError(f"{name}: {algorithm} is {found}, expected {expected}; the file is damaged or another one")
 
 
-def idx(data: bytes, name: str) -> NDArray[np.generic]:
-    """The array in an idx file: 0, 0, type, dimensions; each size as a big-endian uint32; the items."""
+def _idx_header(data: bytes, name: str) -> tuple[np.dtype[np.generic], list[int], int]:
+    """(type of item, shape, where the items begin) of an idx file."""
     if len(data) < 4 or data[0] or data[1] or data[2] not in IDX_TYPES or not 1 <= data[3] <= 4:
         raise DataError(f"{name}: starts with {data[:4].hex() or 'nothing'}, so it is no idx file of 1 to 4 dimensions")
     first = 4 + 4 * data[3]
     if len(data) < first:
         raise DataError(f"{name}: ends inside its header, after {len(data)} bytes; get it again")
     shape = [int.from_bytes(data[at : at + 4], "big") for at in range(4, first, 4)]
-    kind = np.dtype(IDX_TYPES[data[2]])
+    return np.dtype(IDX_TYPES[data[2]]), shape, first
+
+
+def idx(data: bytes, name: str) -> NDArray[np.generic]:
+    """The array in an idx file: 0, 0, type, dimensions; each size as a big-endian uint32; the items."""
+    kind, shape, first = _idx_header(data, name)
     expected = first + kind.itemsize * prod(shape)
     if len(data) != expected:
         raise DataError(f"{name}: its header asks for {expected} bytes {shape}, it has {len(data)}; get it again")
@@ -85,8 +90,14 @@ def idx(data: bytes, name: str) -> NDArray[np.generic]:
 
 
 def read_idx(path: Path) -> NDArray[np.generic]:
-    """The array in an idx or idx.gz file."""
-    return idx(contents(path), str(path))
+    """The array in an idx or idx.gz file; no more is decompressed than its header asks for."""
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+            head = file.read(HEADER)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({error}); check the path, or get it again") from None
+    kind, shape, first = _idx_header(head, str(path))
+    return idx(contents(path, first + kind.itemsize * prod(shape)), str(path))
 
 
 def cifar_records(data: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -105,9 +116,10 @@ def cifar_records(data: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np
 def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
     """Every array of an npz file; arrays of Python objects are refused."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise DataError(f"{path}: holds one array and no names; save it with numpy.savez(path, x=..., y=...)")
+        stored = np.load(path, allow_pickle=False)
+        if not isinstance(stored, np.lib.npyio.NpzFile):
+            raise DataError(f"{path}: holds one array and no names; save it with numpy.savez(path, x=..., y=...)")
+        with stored:
             return {name: stored[name] for name in stored.files}
     except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path}: cannot be read as npz ({error})") from None
