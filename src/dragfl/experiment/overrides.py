@@ -10,7 +10,7 @@ from typing import Any
 from dragfl.algorithms import PARTS, PRESETS, expand
 from dragfl.errors import SpecError
 
-NAME_TURN, PLAIN_TURN, PART_TURN = range(3)
+NAME_TURN, PLAIN_TURN, PART_TURN, SETTING_TURN = range(4)
 
 
 def override(tables: dict[str, Any], overrides: tuple[str, ...] | list[str]) -> dict[str, Any]:
@@ -25,13 +25,13 @@ def replace_values(tables: dict[str, Any], changes: list[tuple[list[str], Any]])
     setting a part (`algorithm.server=momentum`) replaces that part and leaves the others with their settings.
     """
     tables = copy.copy(tables)
-    # The name first: it replaces the table that the others change; parts last: what they replace must be there.
+    # The name first: it replaces the table that the others change. Parts last, each before its own settings.
     for path, value in sorted(changes, key=lambda item: _turn(item[0])):
         if path == ["algorithm", "name"]:
             tables["algorithm"] = {"name": value}
             tables["algorithm"] = algorithm_table(tables)
             continue
-        if _turn(path) == PART_TURN:
+        if _turn(path) >= PART_TURN:
             tables["algorithm"] = _spelled_out(tables, path, [p for p, _ in changes])
         place = tables
         for key in path[:-1]:
@@ -50,16 +50,18 @@ def _turn(path: list[str]) -> int:
     """When an override is applied."""
     if path == ["algorithm", "name"]:
         return NAME_TURN
-    return PART_TURN if path[0] == "algorithm" and len(path) > 1 and path[1] in PARTS else PLAIN_TURN
+    if path[0] != "algorithm" or len(path) == 1 or path[1] not in PARTS:
+        return PLAIN_TURN
+    return PART_TURN if path[2:] in ([], ["name"]) else SETTING_TURN
 
 
 def _spelled_out(tables: Mapping[str, Any], path: list[str], others: list[list[str]]) -> dict[str, Any]:
     """The `[algorithm]` table with all parts spelled out, ready for one of them to be changed at `path`."""
     table = algorithm_table(tables)
     expanded = expand(table)
-    part, inside = path[1], path[2:]
-    if inside and inside != ["name"]:
+    if _turn(path) == SETTING_TURN:
         return expanded
+    part = path[1]
     flat = PRESETS[table.get("name") or "fedavg"].flat() if table.get("name", "fedavg") in PRESETS else {}
     for key in (other[1] for other in others if other[0] == "algorithm" and len(other) == 2):
         for owner, setting in flat.get(key, []):
