@@ -1,0 +1,37 @@
+"""Write the tables of parts into README.md and docs/*.md, read off the parts themselves: python docs/make_tables.py
+
+A table stands between `<!-- table: KIND -->` and `<!-- end table -->`, KIND being one of `dragfl list`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dragfl.cli.listing import rows
+
+ROOT = Path(__file__).resolve().parents[1]
+PLACE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end table -->)", re.DOTALL)
+
+
+def table(kind: str) -> str:
+    """The parts of a kind as a Markdown table."""
+    lines = ["| name | what | settings (default) |", "|---|---|---|"]
+    for name, what, settings in rows(kind):
+        cells = (f"`{name}`", what.replace("|", "\\|"), settings or "—")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def filled(text: str) -> str:
+    """The page with its tables as they should be."""
+    return PLACE.sub(lambda found: found[1] + table(found[2]) + found[3], text)
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(filled(page.read_text()))

@@ -1,0 +1,260 @@
+"""What the documentation says is true: its code runs, its links resolve, its tables are those of the code.
+
+Every fenced block of README.md, CONTRIBUTING.md and docs/*.md is executed, in order, in a temporary folder per page
+that holds a copy of examples/: `python` blocks share a namespace, `toml` blocks must load as experiments, and in
+`console` blocks the lines that start with `dragfl ` go through the command line with few rounds. A page may leave a
+block out with a comment that readers do not see, on the line before it: `<!-- test: skip, reason -->`.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import runpy
+import shlex
+import shutil
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dragfl
+from dragfl import errors
+from dragfl.algorithms import PARTS, PRESETS
+from dragfl.cli import main
+from dragfl.experiment import sections, spec
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^(?P<indent> *)```(?P<kind>\w*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)
+SKIP = re.compile(r"<!-- test: skip, .+ -->\s*$")
+FEW = "rounds=2"
+
+page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    kind: str
+    text: str
+    line: int
+
+
+def blocks(path: Path) -> Iterator[Block]:
+    """The fenced blocks of a page that are not left out."""
+    whole = path.read_text()
+    for found in BLOCK.finditer(whole):
+        if not SKIP.search(whole[: found.start()]):
+            text = re.sub(f"^{found['indent']}", "", found["text"], flags=re.MULTILINE)
+            yield Block(found["kind"], text, whole[: found.start()].count("\n") + 2)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the examples, as a reader has it; the examples can be imported."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__", "runs"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path / "examples"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return tmp_path
+
+
+@page
+def test_code_runs(path: Path, workplace: Path) -> None:
+    # A dataclass looks its module up by name, so the namespace of the page must be a module that can be found.
+    module = type(sys)("page")
+    sys.modules["page"] = module
+    try:
+        for block in blocks(path):
+            if block.kind == "python":
+                code = "\n" * (block.line - 1) + block.text
+                exec(compile(code, str(path), "exec"), vars(module))
+            elif block.kind == "toml":
+                dragfl.load(tomllib.loads(block.text))
+            elif block.kind == "console":
+                for command in block.text.splitlines():
+                    _command(command)
+    finally:
+        del sys.modules["page"]
+
+
+def _command(line: str) -> None:
+    """One line of a console block; everything but dragfl itself is for the reader alone."""
+    if not line.startswith("dragfl "):
+        return
+    words = shlex.split(line, comments=True)[1:]
+    if words[0] == "run":
+        words.insert(2, FEW)
+    elif words[0] == "demo":
+        words += ["--rounds", "2"]
+    assert main(words) == 0, line
+
+
+@page
+def test_every_block_has_a_known_kind(path: Path) -> None:
+    assert {block.kind for block in blocks(path)} <= {"python", "toml", "console", "text", ""}
+
+
+@page
+def test_links_resolve(path: Path) -> None:
+    text = re.sub(r"`[^`\n]*`", "", BLOCK.sub("", path.read_text()))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"\w+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        assert file.exists(), f"{path.name}: {target}"
+        if anchor:
+            assert anchor in _anchors(file), f"{path.name}: {target}"
+
+
+def _anchors(file: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", file.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@page
+def test_tables_of_parts_are_up_to_date(path: Path) -> None:
+    filled = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))["filled"]
+    assert path.read_text() == filled(path.read_text()), "run: python docs/make_tables.py"
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of the first Markdown table in a text, without its head."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("|"):
+            lines.append(line)
+        elif lines:
+            break
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
+
+
+def section(file: str, heading: str) -> str:
+    """A page from a heading to the next one."""
+    text = (ROOT / "docs" / file).read_text()
+    found = re.search(rf"^#+ {re.escape(heading)}$(.*?)(?=^#+ |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"{file} has no heading {heading!r}"
+    return found[1]
+
+
+def fields(*kinds: type) -> dict[str, Any]:
+    """Key -> default of the dataclasses behind a table of the spec."""
+    out = {}
+    for kind in kinds:
+        for field in dataclasses.fields(kind):
+            default = field.default
+            if field.default_factory is not dataclasses.MISSING:
+                default = field.default_factory()
+            out["from" if (kind, field.name) == (sections.Root, "source") else field.name] = default
+    return out
+
+
+@dataclasses.dataclass
+class NamedModel:
+    name: str = "mlp"
+    double_softmax: bool = False
+
+
+@dataclasses.dataclass
+class NamedAttack:
+    name: str
+
+
+TABLES: dict[str, Mapping[str, Any]] = {
+    "Top level": fields(spec.Top),
+    "`[data]`": fields(sections.Data),
+    "`[root]`": fields(sections.Root),
+    "`[clients]`": fields(sections.Clients),
+    "`[algorithm]`": {"name": "fedavg", **dict.fromkeys(PARTS)},
+    "`[attack]`": fields(NamedAttack, sections.Attackers),
+    "`[model]`": fields(NamedModel),
+    "`[evaluation]`": fields(sections.Evaluation),
+    "`[checkpoint]`": fields(sections.Checkpoint),
+    "`[engine]`": fields(sections.Engine),
+}
+
+
+@pytest.mark.parametrize("heading", TABLES)
+def test_every_key_is_documented_with_its_default(heading: str) -> None:
+    documented = {key.strip("`"): default for key, default, _ in rows(section("experiments.md", heading))}
+    assert documented.keys() == TABLES[heading].keys()
+    for key, default in TABLES[heading].items():
+        if default is None or default is dataclasses.MISSING:
+            assert documented[key] == "—", key
+        else:
+            assert tomllib.loads(f"v = {documented[key].strip('`')}")["v"] == default, key
+
+
+def test_every_table_is_documented() -> None:
+    text = (ROOT / "docs" / "experiments.md").read_text()
+    documented = set(re.findall(r"^### `\[(\w+)", text, re.MULTILINE))
+    assert documented == set(spec.TABLES)
+
+
+def test_every_metric_is_documented() -> None:
+    text = section("experiments.md", "Run directory")
+    words = set(re.findall(r"`(\w+)`", text))
+    tables = {"rounds": 1, "root": {"size": 50}, "model": {"name": "logistic"}, "evaluation": {"every": 1}}
+    for name in ("fedavg", "drag", "br_drag", "fltrust"):
+        (record,) = dragfl.simulate(dragfl.load({**tables, "algorithm": {"name": name}}))
+        assert set(record.metrics) | set(record.clients) <= words, name
+
+
+def test_exit_codes_are_those_of_the_errors() -> None:
+    documented = {int(code) for code, _ in rows(section("experiments.md", "Exit codes"))}
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DragflError)]
+    assert documented == {0} | {kind.exit_code for kind in kinds if kind is not errors.DragflError}
+
+
+def test_every_preset_setting_reaches_the_tables() -> None:
+    text = (ROOT / "docs" / "algorithms.md").read_text()
+    for name, preset in PRESETS.items():
+        line = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+        assert all(f"{setting} (" in line for setting in preset.flat()), name
+
+
+def rooms() -> dict[str, list[Path]]:
+    """Room -> its files: a folder of the package, or a file at its top."""
+    package = ROOT / "src" / "dragfl"
+    found = {f"{folder.name}/": sorted(folder.rglob("*.py")) for folder in package.iterdir() if folder.is_dir()}
+    found = {name: files for name, files in found.items() if files}
+    return found | {file.name: [file] for file in package.glob("*.py")}
+
+
+def test_every_room_is_described() -> None:
+    described = {name.strip("`") for name, _, _ in rows(section("architecture.md", "Rooms"))}
+    assert described == set(rooms())
+
+
+def imports(file: Path) -> set[str]:
+    """The rooms a file imports, wherever in it."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "dragfl":
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names if alias.name.startswith("dragfl.")]
+    known = rooms()
+    heads = {name.split(".")[1] for name in names}
+    return {room for head in heads for room in (f"{head}/", f"{head}.py") if room in known}
+
+
+def test_imports_keep_to_the_table() -> None:
+    """The table of architecture.md, read literally: `everything above` is every room of the rows before."""
+    above: set[str] = {"__init__.py"}
+    for names, allowed in rows(section("architecture.md", "What may import what")):
+        mine = set(re.findall(r"`([\w.]+(?:/(?!\w)|\.py))`", names))
+        may = {f"{first}/" if rest else first for first, rest in re.findall(r"`([\w.]+)(/[\w.]*)?`", allowed)}
+        may |= above if "everything" in allowed else set()
+        for room in mine:
+            for file in rooms()[room]:
+                extra = imports(file) - may - {room} - (set(rooms()) if allowed == "everything" else set())
+                assert not extra, f"{file.relative_to(ROOT)} imports {sorted(extra)}"
+        above |= mine
+    assert above == set(rooms())
