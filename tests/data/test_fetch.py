@@ -46,7 +46,7 @@ def server() -> Iterator[str]:
 def test_download_tells_of_its_progress(server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     seen: list[tuple[str, int, int]] = []
     to = fetch.download(f"{server}/good", DIGEST, tmp_path / "file", lambda *step: seen.append(step))
-    assert to.read_bytes() == BODY and seen[-1] == ("file", len(BODY), len(BODY))
+    assert to.read_bytes() == BODY and seen[-1] == ("downloading file", len(BODY), len(BODY))
     assert fetch.download(f"{server}/good", DIGEST, tmp_path / "file").read_bytes() == BODY
     assert capfd.readouterr() == ("", "")
 

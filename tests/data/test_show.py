@@ -32,7 +32,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_get(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("get", "digits") == 0
-    assert capsys.readouterr().out == "digits: 1,438 + 359 of 1x8x8, 10 classes, verified; in the package\n"
+    assert capsys.readouterr().out == "digits: 1,438 + 359 of 1x8x8, 10 classes; verified, in the package\n"
 
 
 def test_get_without_a_network(offline: None) -> None:

@@ -76,8 +76,8 @@ def get(args: argparse.Namespace) -> int:
             dataset = data.load(name, progress)
         if not args.quiet:
             parts = f"{len(dataset.y):,} + {len(dataset.test_y):,} of {'x'.join(map(str, dataset.shape))}"
-            where = whereabouts(name) if name in data.SOURCES else name
-            print(f"{name}: {parts}, {dataset.classes} classes, verified; {where}")
+            where = f"verified, {whereabouts(name)}" if name in data.SOURCES else "read"
+            print(f"{name}: {parts}, {dataset.classes} classes; {where}")
     return 0
 
 
@@ -103,7 +103,7 @@ class _Fetching:
         if what not in self.tasks:
             self.tasks[what] = self.bar.add_task(what, total=total or None)
             if not self.quiet and not self.live:
-                print(f"fetching: {what}", file=sys.stderr, flush=True)
+                print(f"{what} ...", file=sys.stderr, flush=True)
         self.bar.update(self.tasks[what], completed=done, total=total or None)
 
 

