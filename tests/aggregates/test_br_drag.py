@@ -35,9 +35,10 @@ def test_a_root_update_without_direction_stops_the_round(variant: Any, size: flo
     assert "reference_cosine" not in done.metrics
 
 
-def test_a_tensor_that_the_root_did_not_move_stays_in_the_authors_form() -> None:
-    """r = (2 | 0): the first tensor follows its rule (x = 1, v = r), the second has |r| = 0 and does not move."""
-    done = play(BRDrag(c=0.25, variant="authors"), [[7.0, 9.0]], root=[2.0, 0.0], segments=(0, 1, 2))
+@pytest.mark.parametrize("size", [0.0, 1e-13])
+def test_a_tensor_that_the_root_did_not_move_stays_in_the_authors_form(size: float) -> None:
+    """r = (2 | 0), or almost: the first tensor follows its rule (x = 1, v = r), the second does not move."""
+    done = play(BRDrag(c=0.25, variant="authors"), [[7.0, 9.0]], root=[2.0, size], segments=(0, 1, 2))
     assert done.step.tolist() == [2.0, 0.0]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -266,6 +268,12 @@ BROKEN = [
     (InfiniteMetric, "metrics", r"'size' is inf"),
     (NotPickled, "worker", r"the rule cannot be pickled"),
 ]
+
+
+@pytest.mark.parametrize("part", ["aggregate", "correction", "attack"])
+def test_examples_of_the_documentation(part: str) -> None:
+    seen = doctest.testmod(import_module(f"dragfl.testing.{part}"))
+    assert (seen.attempted, seen.failed) == (2, 0)
 
 
 def test_the_unbroken_rule_passes() -> None:
