@@ -87,7 +87,7 @@ def _command(line: str) -> None:
     if not line.startswith("dragfl "):
         return
     words = shlex.split(line, comments=True)[1:]
-    if words[0] == "run":
+    if words[0] in ("run", "sweep"):
         words.insert(2, FEW)
     elif words[0] == "demo":
         words += ["--rounds", "2"]
@@ -200,10 +200,10 @@ def test_every_table_is_documented() -> None:
 def test_every_metric_is_documented() -> None:
     text = section("experiments.md", "Run directory")
     words = set(re.findall(r"`(\w+)`", text))
-    tables = {"rounds": 1, "root": {"size": 50}, "model": {"name": "logistic"}, "evaluation": {"every": 1}}
-    for name in ("fedavg", "drag", "br_drag", "fltrust"):
-        (record,) = dragfl.simulate(dragfl.load({**tables, "algorithm": {"name": name}}))
-        assert set(record.metrics) | set(record.clients) <= words, name
+    tables = {"rounds": 2, "root": {"size": 50}, "model": {"name": "logistic"}, "evaluation": {"every": 1}}
+    for name in PRESETS:
+        for record in dragfl.simulate(dragfl.load({**tables, "algorithm": {"name": name}})):
+            assert set(record.metrics) | set(record.clients) <= words, name
 
 
 def test_exit_codes_are_those_of_the_errors() -> None:
