@@ -146,6 +146,11 @@ class NoState:
     """The state of a part that has none."""
 
 
+def no_state(self: Any, setting: Setting) -> NoState:
+    """`init = no_state` in the class body of such a part."""
+    return NoState()
+
+
 State = Any  # a frozen dataclass whose fields are Tensor, float, int or None
 Plan = Any  # what `begin` prepares for `fold`: a frozen dataclass, sent to every worker
 Need = Literal["root", "mean", "all"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,10 @@ from dragfl.errors import SpecError
 from dragfl.rng import key
 from dragfl.types import spans
 
+# What to do with state that is not trained, such as BatchNorm's running statistics: refuse the model, or average the
+# clients' like everything else they send.
+Buffers = Literal["refuse", "average"]
+
 
 class FlatModel:
     """A module whose trainable parameters are views into the flat float32 vector `w`.
@@ -22,8 +27,9 @@ class FlatModel:
     Writing to `w` changes the module and a step on the module changes `w`: nothing is ever copied between them.
     """
 
-    def __init__(self, module: nn.Module, device: str = "cpu") -> None:
-        _refuse_buffers(module)
+    def __init__(self, module: nn.Module, device: str = "cpu", buffers: Buffers = "refuse") -> None:
+        if buffers == "refuse":
+            _refuse_buffers(module)
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not named:
             raise SpecError(f"model {type(module).__name__} has no trainable parameters; give one that has")
@@ -38,6 +44,28 @@ class FlatModel:
         self.w = torch.cat([p.detach().reshape(-1) for p in self.parameters])
         for p, view in zip(self.parameters, self.views(self.w), strict=True):
             p.data = view
+        self._gather_buffers()
+
+    def _gather_buffers(self) -> None:
+        """Float buffers become views into the flat vector `b`; integer ones (counters) start anew for every client."""
+        named = list(self.module.named_buffers())
+        floats = [(name, value) for name, value in named if value.is_floating_point()]
+        self.counters = [(value, value.clone()) for _, value in named if not value.is_floating_point()]
+        self.buffer_names = [name for name, _ in floats]
+        self.b = torch.cat([v.detach().reshape(-1).float() for _, v in floats]) if floats else self.w.new_zeros(0)
+        first = 0
+        for name, value in floats:
+            owner, _, last = name.rpartition(".")
+            setattr(self.module.get_submodule(owner), last, self.b[first : first + value.numel()].view(value.shape))
+            first += value.numel()
+
+    def load(self, w: Tensor, buffers: Tensor | None = None) -> None:
+        """Become this model."""
+        self.w.copy_(w)
+        if buffers is not None:
+            self.b.copy_(buffers)
+        for counter, start in self.counters:
+            counter.copy_(start)
 
     @property
     def dim(self) -> int:
@@ -47,9 +75,15 @@ class FlatModel:
         """A flat (d,) vector as tensors of the parameters' shapes, without a copy."""
         return [vector[a:b].view(shape) for (a, b), shape in zip(spans(self.segments), self.shapes, strict=True)]
 
-    def named(self, vector: Tensor) -> dict[str, Tensor]:
-        """A flat vector as a state dict, for people."""
-        return {name: view.clone() for name, view in zip(self.names, self.views(vector), strict=True)}
+    def named(self, vector: Tensor, buffers: Tensor | None = None) -> dict[str, Tensor]:
+        """A flat vector, and flat buffers where the model has some, as a state dict for people."""
+        state = {name: view.clone() for name, view in zip(self.names, self.views(vector), strict=True)}
+        if buffers is not None:
+            shapes = {name: value.shape for name, value in self.module.named_buffers()}
+            sizes = [shapes[name].numel() for name in self.buffer_names]
+            pieces = torch.split(buffers, sizes)
+            state |= {n: v.view(shapes[n]).clone() for n, v in zip(self.buffer_names, pieces, strict=True)}
+        return state
 
 
 def _refuse_buffers(module: nn.Module) -> None:
@@ -57,13 +91,13 @@ def _refuse_buffers(module: nn.Module) -> None:
         if next(layer.buffers(recurse=False), None) is not None:
             raise SpecError(
                 f"model layer '{name or '(top)'}' ({type(layer).__name__}) keeps buffers, which are not part of the "
-                "model vector and would not be averaged; use GroupNorm or no normalisation"
+                'model vector; use GroupNorm or no normalisation, or set model.buffers = "average"'
             )
 
 
-def build(make: Callable[[], nn.Module], seed: int, device: str = "cpu") -> FlatModel:
+def build(make: Callable[[], nn.Module], seed: int, device: str = "cpu", buffers: Buffers = "refuse") -> FlatModel:
     """Make a module with addressed initial weights; torch's global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(seed, "init", bits=64) & (2**63 - 1))
         module = make()
-    return FlatModel(module, device)
+    return FlatModel(module, device, buffers)

@@ -69,7 +69,7 @@ def test_backdoor_replaces_or_adds() -> None:
 
 def test_attack_success_rate_counts_other_classes_only() -> None:
     """Targets 9. Of the three triggered images of classes 0, 1, 2 the model takes two for the target."""
-    poison = Backdoor(target=9, size=1)
+    poison = Backdoor(target=9, size=1, value=255.0)
 
     def predict(x: Tensor) -> Tensor:
         assert bool((x[:, :, -1, -1] == 255).all()) and len(x) == 3

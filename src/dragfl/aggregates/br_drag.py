@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from dragfl.aggregates.divergence import Divergence
 from dragfl.aggregates.dragging import drag_metrics, fold_dragged
 from dragfl.schedules import Schedule, at, check_choice, check_range
-from dragfl.types import EPS, Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates, spans
+from dragfl.types import EPS, Given, Need, Now, Partial, Plan, Setting, State, Updates, no_state, spans
 
 if TYPE_CHECKING:
     import torch
@@ -59,8 +59,7 @@ class BRDrag:
         check_choice("br_drag", "divergence", self.divergence, get_args(Divergence))
         check_choice("br_drag", "variant", self.variant, ("paper", "authors"))
 
-    def init(self, setting: Setting) -> State:
-        return NoState()
+    init = no_state
 
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset({"root"})

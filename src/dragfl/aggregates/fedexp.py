@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dragfl.schedules import check_range
-from dragfl.types import Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates
+from dragfl.types import Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates, no_state
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,8 +40,7 @@ class FedExP:
         if self.cap is not None:
             check_range("fedexp", "cap", self.cap, 1.0, 1e9)
 
-    def init(self, setting: Setting) -> State:
-        return NoState()
+    init = no_state
 
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset()

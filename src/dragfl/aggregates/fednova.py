@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dragfl.schedules import check_range
-from dragfl.types import Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates
+from dragfl.types import Given, Need, Now, Partial, Plan, Setting, State, Updates, no_state
 
 if TYPE_CHECKING:
     import torch
@@ -47,8 +47,7 @@ class FedNova:
     def __post_init__(self) -> None:
         check_range("fednova", "prox", self.prox, 0.0, 1e6)
 
-    def init(self, setting: Setting) -> State:
-        return NoState()
+    init = no_state
 
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dragfl.aggregates.dragging import inverse_norms
-from dragfl.types import EPS, Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates
+from dragfl.types import EPS, Given, Need, Now, Partial, Plan, Setting, State, Updates, no_state
 
 if TYPE_CHECKING:
     import torch
@@ -43,8 +43,7 @@ class FLTrust:
 
     on_no_trust: Literal["skip", "root"] = "skip"
 
-    def init(self, setting: Setting) -> State:
-        return NoState()
+    init = no_state
 
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset({"root"})

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dragfl.aggregates.dragging import inverse_norms, pairwise_cosine
-from dragfl.types import EPS, Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates
+from dragfl.types import EPS, Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates, no_state
 
 if TYPE_CHECKING:
     import torch
@@ -34,8 +34,7 @@ class Mean:
 
     weighting: Literal["uniform", "samples"] = "uniform"
 
-    def init(self, setting: Setting) -> State:
-        return NoState()
+    init = no_state
 
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from dragfl.arrays import Array, like, matrix
 from dragfl.errors import SpecError
-from dragfl.types import Knowledge, NoState, Now, Setting, State, Updates, View
+from dragfl.types import Knowledge, Now, State, Updates, View, no_state
 
 
 def sign_flip(own: Array, scale: float = 1.0) -> Array:
@@ -33,8 +33,7 @@ class SignFlip:
     def knowledge(self) -> Knowledge:
         return "own"
 
-    def init(self, setting: Setting) -> State:
-        return NoState()
+    init = no_state
 
     def craft(self, state: State, view: View, now: Now) -> tuple[Updates, State]:
         return replace(view.own, delta=sign_flip(view.own.delta, self.scale)), state

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dragfl.arrays import Array, like, matrix
 from dragfl.errors import SpecError
-from dragfl.types import Knowledge, NoState, Now, Setting, State, Updates, View, spans
+from dragfl.types import Knowledge, Now, State, Updates, View, no_state, spans
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,8 +56,7 @@ class RandomScaling:
     def knowledge(self) -> Knowledge:
         return "own"
 
-    def init(self, setting: Setting) -> State:
-        return NoState()
+    init = no_state
 
     def craft(self, state: State, view: View, now: Now) -> tuple[Updates, State]:
         variance = self.variance if self.std is None else self.std**2

@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dragfl.corrections.idle import Tensors, no_needs, no_state, nothing_sent, step_unchanged
+from dragfl.corrections.idle import Tensors, no_needs, nothing_sent, step_unchanged
 from dragfl.schedules import check_range
-from dragfl.types import Affine, Done, Fields, Now
+from dragfl.types import Affine, Done, Fields, Now, no_state
 
 if TYPE_CHECKING:
     import torch

@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dragfl.types import Done, Given, NoState, Now, Setting, State
+from dragfl.types import Done, Given, Now, Setting, State
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Tensors = Mapping[str, "Tensor"]
-
-
-def no_state(self: Any, setting: Setting) -> State:
-    return NoState()
 
 
 def no_needs(self: Any, state: State) -> frozenset[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dragfl.corrections.idle import Tensors, no_needs, no_state, nothing_kept, nothing_sent, step_unchanged
-from dragfl.types import Affine, Fields, Now
+from dragfl.corrections.idle import Tensors, no_needs, nothing_kept, nothing_sent, step_unchanged
+from dragfl.types import Affine, Fields, Now, no_state
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Data poisons: what an attacker does to its own samples before it trains.
+"""Data poisons: what an attacker does to its own samples before it trains. A spec names them as attacks.
 
 A poison is a frozen dataclass called as (x, y, predict, rng) -> (x, y): stored inputs and labels in, new ones out,
 nothing changed in place. `predict(x)` gives the (n, classes) scores of the model just sent out; only the dynamic flip
@@ -7,17 +7,20 @@ asks for it. Where `classes` is not given it is read off the scores or the label
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
-
-import torch
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from dragfl.errors import DataError, SpecError
+from dragfl.types import Knowledge, Now, State, Updates, View, no_state
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
     from torch import Tensor
+else:
+    from dragfl.lazy import torch
 
 Predict = Callable[["Tensor"], "Tensor"]  # stored inputs (n, ...) -> scores (n, classes)
 
@@ -45,6 +48,11 @@ def _relabel(y: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
     return out
 
 
+def sent_as_trained(self: Any, state: State, view: View, now: Now) -> tuple[Updates, State]:
+    """The lie is in the data: the update is sent as training gave it."""
+    return view.own, state
+
+
 @dataclass(frozen=True)
 class LabelFlip:
     """y -> L-1-y ("mirror"), y -> (y + shift) mod L ("shift"), or source -> target ("pair"), for a share of samples.
@@ -53,27 +61,34 @@ class LabelFlip:
     V. Tolpegin et al., Data Poisoning Attacks Against Federated Learning Systems, ESORICS 2020 (pair).
     """
 
-    classes: int
+    classes: int | None = None  # L; a run takes it from the dataset
     how: Literal["mirror", "shift", "pair"] = "mirror"
     shift: int = 1
     source: int | None = None
     target: int | None = None
     fraction: float = 1.0
 
+    knowledge: ClassVar[Knowledge] = "own"
+    init = no_state
+    craft = sent_as_trained
+
     def __post_init__(self) -> None:
         _fraction("label_flip", self.fraction)
         if self.how not in ("mirror", "shift", "pair"):
             raise SpecError(f"poison label_flip: how={self.how!r}; give 'mirror', 'shift' or 'pair'")
-        if self.how == "shift" and self.shift % self.classes == 0:
+        if self.how == "shift" and self.shift % (self.classes or math.inf) == 0:
             raise SpecError(f"poison label_flip: shift={self.shift} of {self.classes} classes changes no label")
         for name in ("source", "target") if self.how == "pair" else ():
             value = getattr(self, name)
-            if value is None or not 0 <= value < self.classes:
-                raise SpecError(f"poison label_flip: {name}={value!r}; give a class from 0 to {self.classes - 1}")
+            if value is None or not 0 <= value < (self.classes or math.inf):
+                last = f" to {self.classes - 1}" if self.classes else ""
+                raise SpecError(f"poison label_flip: {name}={value!r}; give a class from 0{last}")
 
     def __call__(
         self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
+        if self.classes is None:
+            raise SpecError("poison label_flip: the number of classes is not known; give classes")
         rows = _some(len(y), self.fraction, rng)
         old = y[rows]
         if self.how == "mirror":
@@ -95,6 +110,10 @@ class DynamicLabelFlip:
 
     fraction: float = 1.0
 
+    knowledge: ClassVar[Knowledge] = "own"
+    init = no_state
+    craft = sent_as_trained
+
     def __post_init__(self) -> None:
         _fraction("dynamic_label_flip", self.fraction)
 
@@ -115,19 +134,28 @@ class Backdoor:
     2020. With `copies` the triggered samples are added and the clean ones stay, as in FLTrust's scaling attack.
     """
 
-    target: int
+    target: int = 0
     size: int = 3  # side of the square, in pixels
-    value: float = 255.0  # what is written, in stored units
+    value: float | None = None  # what is written, in stored units; default: the brightest value of the images given
     corner: Literal["top left", "top right", "bottom left", "bottom right"] = "bottom right"
     fraction: float = 0.5
     copies: bool = False
+    scale: float = 1.0  # factor on the update; clients per round / server lr replaces the model
+
+    knowledge: ClassVar[Knowledge] = "own"
+    init = no_state
 
     def __post_init__(self) -> None:
         _fraction("backdoor", self.fraction)
+        if not 0.0 < self.scale < math.inf:
+            raise SpecError(f"poison backdoor: scale={self.scale!r}; give a positive number")
         if self.target < 0 or self.size < 1:
             raise SpecError(f"poison backdoor: target={self.target}, size={self.size}; give a class and a side >= 1")
         if self.corner not in ("top left", "top right", "bottom left", "bottom right"):
             raise SpecError(f"poison backdoor: corner={self.corner!r}; give 'top left', ..., 'bottom right'")
+
+    def craft(self, state: State, view: View, now: Now) -> tuple[Updates, State]:
+        return replace(view.own, delta=self.scale * view.own.delta), state
 
     def stamp(self, x: Tensor) -> Tensor:
         """A copy of images (n, channels, height, width) with the trigger on every one."""
@@ -140,7 +168,7 @@ class Backdoor:
         rows = slice(None, self.size) if down == "top" else slice(-self.size, None)
         columns = slice(None, self.size) if across == "left" else slice(-self.size, None)
         out = x.clone()
-        out[:, :, rows, columns] = self.value
+        out[:, :, rows, columns] = x.max() if self.value is None else self.value
         return out
 
     def __call__(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from torch import Tensor, nn
 
 from dragfl import data
 from dragfl.arithmetic import norm
+from dragfl.data import partitions
+from dragfl.data import root as root_data
 from dragfl.data.dataset import Dataset
 from dragfl.data.partitions.split import Shares
-from dragfl.engine.client_store import MemoryStore
+from dragfl.engine.client_store import ClientStore, open_store
 from dragfl.engine.executors import Executor, InProcess
 from dragfl.engine.round import FederationState
 from dragfl.engine.worker import Worker
@@ -24,7 +27,7 @@ from dragfl.errors import DataError, SpecError
 from dragfl.experiment.spec import Experiment, Model
 from dragfl.rng import rng
 from dragfl.training.loop import Loop
-from dragfl.types import Algorithm, Now, Setting
+from dragfl.types import Algorithm, Attack, Now, Setting
 from dragfl.vector import FlatModel, build
 
 BLOCK_BYTES = 16 << 20  # updates folded together take about this much memory
@@ -40,8 +43,9 @@ class Federation:
     model: FlatModel
     worker: Worker
     executor: Executor
-    store: MemoryStore
+    store: ClientStore
     initial: Tensor
+    initial_buffers: Tensor | None
     block: int
     fixed_attackers: frozenset[int]
 
@@ -79,30 +83,31 @@ class Federation:
             parts.aggregate.init(self.setting),
             parts.server.init(self.setting),
             attack.init(self.setting) if attack else None,
+            buffers=self.initial_buffers,
         )
 
 
-def prepare(experiment: Experiment) -> Federation:
-    """Load the data, deal it out, build the model and everything that trains it."""
+def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
+    """Load the data, deal it out, build the model and everything that trains it; large client states go to `folder`."""
     device = _device(experiment.engine.device)
     given = experiment.dataset
     dataset = _on_device(data.load(given) if isinstance(given, str) else given, device)
     split, root = deal(experiment, dataset)
-    model = build(lambda: make_module(experiment.model, dataset), experiment.seed, device)
+    model = build(lambda: make_module(experiment.model, dataset), experiment.seed, device, experiment.model.buffers)
     _check_fit(model, dataset)
     block = experiment.engine.block or default_block(model.dim)
     experiment = replace(experiment, engine=replace(experiment.engine, block=block))
     clients = experiment.clients
     setting = Setting(model.dim, clients.total, clients.per_round or clients.total, model.segments, device)
     worker = Worker(
-        Loop(model, dataset, experiment.model.double_softmax),
+        Loop(model, dataset, double_softmax=experiment.model.double_softmax),
         dataset,
         split,
         root,
         clients,
         experiment.root,
         experiment.algorithm.correction,
-        experiment.attack,
+        _for_classes(experiment.attack, dataset.classes),
         setting,
         experiment.evaluation.block,
     )
@@ -114,8 +119,11 @@ def prepare(experiment: Experiment) -> Federation:
         model=model,
         worker=worker,
         executor=InProcess(worker),
-        store=MemoryStore(experiment.algorithm.correction.fields, model.dim, device),
+        store=open_store(
+            experiment.algorithm.correction.fields, model.dim, clients.total, experiment.state, folder, device
+        ),
         initial=model.w.clone(),
+        initial_buffers=model.b.clone() if len(model.b) else None,
         block=block,
         fixed_attackers=frozenset() if experiment.attackers.redraw else frozenset(chosen.tolist()),
     )
@@ -123,54 +131,33 @@ def prepare(experiment: Experiment) -> Federation:
 
 def deal(experiment: Experiment, dataset: Dataset) -> tuple[Shares, tuple[Tensor, Tensor] | None]:
     """The split into clients, and the root data; disjoint root samples are taken out before the clients' deal."""
-    labels = dataset.y.cpu().numpy()
-    keep = np.arange(len(labels))
-    root: tuple[Tensor, Tensor] | None = None
-    if experiment.root is not None:
-        spec = experiment.root
-        x, y = (dataset.x, dataset.y) if spec.source == "train" else (dataset.test_x, dataset.test_y)
-        if spec.size >= len(y):
-            raise DataError(f"root.size: {spec.size} of the {len(y)} {spec.source} samples; choose a smaller root")
-        chosen = rng(experiment.seed, "root").choice(len(y), spec.size, replace=False)
-        index = torch.from_numpy(np.sort(chosen)).to(y.device)
-        root = x[index], y[index]
-        if spec.disjoint and spec.source == "train":
-            keep = np.delete(keep, chosen)
-    split = _partition(experiment, dataset, labels, keep)
-    if split.clients != experiment.clients.total:
-        raise DataError(f"the partition made {split.clients} clients and clients.total is {experiment.clients.total}")
-    return (split if len(keep) == len(labels) else Remaining(split, keep)), root
+    root, left = choose_root(experiment, dataset) if experiment.root is not None else (None, None)
+    clients, draws = experiment.clients.total, rng(experiment.seed, "partition")
+    split = partitions.deal(dataset, experiment.partition, clients, draws, left)
+    if split.clients != clients:
+        raise DataError(f"the partition made {split.clients} clients and clients.total is {clients}")
+    return split, root
 
 
-def _partition(experiment: Experiment, dataset: Dataset, labels: NDArray[np.int64], keep: NDArray[np.int64]) -> Shares:
-    partition, clients, draws = experiment.partition, experiment.clients.total, rng(experiment.seed, "partition")
-    if not getattr(partition, "wants_groups", False):
-        return partition(labels[keep], clients, draws)
-    groups = getattr(dataset, "groups", None)
-    if groups is None:
-        raise DataError(f"data.partition: it deals by group, and dataset {dataset.name} has no groups")
-    by_group: Any = partition
-    split: Shares = by_group(labels[keep], clients, draws, np.asarray(groups)[keep])
-    return split
-
-
-@dataclass(frozen=True)
-class Remaining:
-    """A split of the samples that are left when the root data are taken out, in numbers of the whole dataset."""
-
-    split: Shares
-    keep: NDArray[np.int64]
-
-    @property
-    def clients(self) -> int:
-        return self.split.clients
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        return self.split.sizes
-
-    def of(self, client: int) -> NDArray[np.int64]:
-        return self.keep[self.split.of(client)]
+def choose_root(experiment: Experiment, dataset: Dataset) -> tuple[tuple[Tensor, Tensor], NDArray[np.int64] | None]:
+    """The trusted samples, spoilt and cleaned as the spec says, and the training rows left to the clients."""
+    spec, seed = experiment.root, experiment.seed
+    assert spec is not None
+    x, y = (dataset.x, dataset.y) if spec.source == "train" else (dataset.test_x, dataset.test_y)
+    if spec.size >= len(y):
+        raise DataError(f"root.size: {spec.size} of the {len(y)} {spec.source} samples; choose a smaller root")
+    chosen = root_data.choose(y.cpu().numpy(), spec.size, rng(seed, "root"), spec.bias, spec.favourite)
+    index = torch.from_numpy(chosen).to(y.device)
+    root_x, root_y = x[index], y[index]
+    if spec.noise:
+        root_y = root_data.label_noise(root_y, dataset.classes, spec.noise, rng(seed, "root noise"))
+    if spec.clean == "confident":
+        keep = root_data.confident(dataset.inputs(root_x), root_y, dataset.classes, rng(seed, "root clean"))
+        root_x, root_y = root_x[keep], root_y[keep]
+        if not len(root_y):
+            raise DataError("root.clean: nothing of the root set is left; use more or better root data")
+    taken = spec.disjoint and spec.source == "train"
+    return (root_x, root_y), np.delete(np.arange(len(dataset.y)), chosen) if taken else None
 
 
 def make_module(spec: Model, dataset: Dataset) -> nn.Module:
@@ -196,6 +183,12 @@ def _check_fit(model: FlatModel, dataset: Dataset) -> None:
         raise SpecError(f"model: it does not take inputs of shape {dataset.shape}: {error}") from None
     if len(shape) != 2 or shape[1] < dataset.classes:
         raise SpecError(f"model: it answers with shape {shape} for 2 samples of {dataset.classes} classes")
+
+
+def _for_classes(attack: Attack | None, classes: int) -> Attack | None:
+    """An attack that must know the number of classes and was not told it learns it from the data."""
+    known = getattr(attack, "classes", 0)
+    return replace(attack, classes=classes) if known is None else attack  # type: ignore[type-var]
 
 
 def default_block(dim: int) -> int:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dragfl.arithmetic import finite_rows, norm
-from dragfl.engine.worker import Folded, Job, Sent, put_rows
+from dragfl.engine.worker import BUFFERS, Folded, Job, Sent, put_rows
 from dragfl.errors import Diverged
 from dragfl.schedules import at
 from dragfl.types import Given, Now, Partial, RoundRecord, State, Updates, View
@@ -40,22 +40,26 @@ class FederationState:
     server: State
     attack: State
     evaluate: Tensor | None = None  # the iterate to report, where that is not w
+    buffers: Tensor | None = None  # averaged buffers (BatchNorm), where the model has some
 
 
 def play(fed: Federation, state: FederationState) -> tuple[FederationState, RoundRecord]:
     """One round of the federation."""
+    fed.store.begin(state.t + 1)
     now = Now(state.t, at(fed.experiment.clients.lr, state.t), fed.experiment.seed, fed.nominal_steps)
     cohort = sample(fed, now)
     attackers = fed.attackers(now, cohort)
     rule = fed.algorithm.aggregate
     correct = fed.algorithm.correction
     log = _Log(cohort, attackers)
-    gradient = mean_gradient(fed, correct.needs(state.correction), cohort, state.w, log)
+    gradient = mean_gradient(fed, correct.needs(state.correction), cohort, state, log)
     sent = correct.broadcast(state.correction, now, Given(gradient=gradient))
+    if state.buffers is not None:
+        sent = {**sent, BUFFERS: state.buffers}
     needs = rule.needs(state.aggregate)
 
     jobs = _Jobs(fed, state, now, sent, cohort, attackers)
-    root = fed.worker.train_root(state.w, now) if "root" in needs else None
+    root = fed.worker.train_root(state.w, state.buffers, now) if "root" in needs else None
     together = fed.experiment.attack is not None and fed.experiment.attack.knowledge != "own"
     blocks: Iterable[Sent]
     attack_state = state.attack
@@ -80,7 +84,7 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
         total = _added(total, folded.partial)
         for name, value in folded.extra.items():
             extra[name] = extra[name] + value if name in extra else value
-    metrics = log.metrics(now, sent, state.w)
+    metrics = log.metrics(now, sent, state.w) | ({"lost_states": fed.store.lost} if fed.store.lost else {})
 
     if total is None:  # nobody sent anything usable: model, reference and momenta stay as they are
         after = replace(state, t=state.t + 1, attack=attack_state)
@@ -93,7 +97,8 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     w, server, evaluate = fed.algorithm.server.update(state.server, step, state.w, now)
     check_finite(fed, w, state.t + 1)
     fed.store.commit()
-    after = FederationState(state.t + 1, w, correction, aggregate, server, attack_state, evaluate)
+    buffers = (extra[BUFFERS] / total.count).float() if state.buffers is not None else None
+    after = FederationState(state.t + 1, w, correction, aggregate, server, attack_state, evaluate, buffers)
     metrics |= {**_step_metrics(step, total), **rule_metrics, **_state_norms(correction)}
     return after, log.record(after.t, metrics, total)
 
@@ -134,14 +139,15 @@ def mean_update(blocks: Iterable[Sent]) -> Tensor | None:
 
 
 def mean_gradient(
-    fed: Federation, needs: frozenset[str], cohort: tuple[int, ...], w: Tensor, log: _Log
+    fed: Federation, needs: frozenset[str], cohort: tuple[int, ...], state: FederationState, log: _Log
 ) -> Tensor | None:
     """The mean full gradient of the cohort at w, for a correction that asks for it: one more exchange, counted."""
     if not needs & {"gradient", "weighted_gradient"}:
         return None
+    w = state.w
     total, weight = torch.zeros_like(w, dtype=torch.float64), 0.0
     for clients in fed.blocks(cohort):
-        block = fed.worker.gradients(clients, w)
+        block = fed.worker.gradients(clients, w, state.buffers)
         log.bytes_up += block.delta.nbytes
         block = block.select(finite_rows(block.norm))
         p = block.weight if "weighted_gradient" in needs else torch.ones_like(block.weight)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dragfl.arithmetic import finite_rows
@@ -63,6 +66,9 @@ class Folded:
     used: Tensor
 
 
+BUFFERS = "buffers"  # the name under which a model's buffers travel, down and up
+
+
 class Worker:
     """Holds what is fixed for a run; every call is a function of its arguments."""
 
@@ -86,22 +92,24 @@ class Worker:
     def train(self, job: Job) -> Sent:
         """Train every client of the block from the same model and craft what its attackers send."""
         k = len(job.clients)
+        self.loop.buffers = job.sent.get(BUFFERS)
         delta = torch.empty(k, self.setting.dim, device=job.w.device)
         loss, steps, states, extras, weight = [], [], [], [], []
         for i, m in enumerate(job.clients):
-            mine = self.split.of(m)
+            x, y, mine = self._samples(job, m)
             count = self._steps(job.now.seed, m, len(mine))
             batches = draw(job.now.rng("batch", m), len(mine), count, self.clients.batch_size, self.clients.sampling)
             affine = self.correction.affine(job.states[i], job.sent, job.now)
             rows = [mine[batch] for batch in batches]
             _address_forward(job.now, m)
-            loss.append(self.loop.train(job.w, self.dataset.x, self.dataset.y, rows, job.now.lr, affine, delta[i]))
-            gradient = partial(self.loop.gradient, job.w, self.dataset.x, self.dataset.y, mine, self.test_block)
+            loss.append(self.loop.train(job.w, x, y, rows, job.now.lr, affine, delta[i]))
+            own = {} if self.loop.buffers is None else {BUFFERS: self.loop.model.b.clone()}
+            gradient = partial(self.loop.gradient, job.w, x, y, mine, self.test_block)
             done = Done(delta[i], count, job.now.lr, len(mine), gradient)
             extra, state = self.correction.client_finish(done, job.states[i], job.sent, job.now)
             steps.append(count)
             states.append(state)
-            extras.append(extra)
+            extras.append({**extra, **own})
             weight.append(float(len(mine)))
         updates = Updates(
             delta,
@@ -112,15 +120,29 @@ class Worker:
         )
         return Sent(self._crafted(job, updates), tuple(loss), tuple(steps), tuple(states))
 
-    def gradients(self, clients: tuple[int, ...], w: Tensor) -> Updates:
+    def _samples(self, job: Job, client: int) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
+        """(inputs, labels, the client's rows of them); an attack that can be called spoils a copy of its own."""
+        x, y, mine = self.dataset.x, self.dataset.y, self.split.of(client)
+        poison: Any = self.attack
+        if client not in job.attackers or not callable(poison):
+            return x, y, mine
+        rows = torch.from_numpy(mine).to(x.device)
+        draws = rng(job.now.seed, "poison", client)
+        scores = partial(self.loop.predict, job.w, block=self.test_block)
+        x, y = poison(x[rows], y[rows], scores, draws)
+        return x, y, np.arange(len(y))
+
+    def gradients(self, clients: tuple[int, ...], w: Tensor, buffers: Tensor | None) -> Updates:
         """The full gradient of every client at w, for a correction that asks for their mean."""
+        self.loop.buffers = buffers
         shares = [self.split.of(m) for m in clients]
         rows = [self.loop.gradient(w, self.dataset.x, self.dataset.y, mine, self.test_block) for mine in shares]
         weight = torch.tensor([float(len(mine)) for mine in shares], dtype=torch.float64, device=w.device)
         return Updates(torch.stack(rows), weight, torch.tensor(clients))
 
-    def train_root(self, w: Tensor, now: Now) -> Tensor:
+    def train_root(self, w: Tensor, buffers: Tensor | None, now: Now) -> Tensor:
         """The server's own update: the same local steps on the root data."""
+        self.loop.buffers = buffers
         assert self.root is not None and self.root_spec is not None
         x, y = self.root
         draws = now.rng("root")
@@ -134,9 +156,16 @@ class Worker:
         self.loop.train(w, x, y, batches, now.lr, Affine(), out, accumulate=self.root_spec.accumulate)
         return out
 
-    def evaluate(self, w: Tensor) -> tuple[float, float]:
-        """(accuracy, loss) on the test set."""
-        return self.loop.evaluate(w, self.dataset.test_x, self.dataset.test_y, self.test_block)
+    def evaluate(self, w: Tensor, buffers: Tensor | None = None) -> dict[str, float]:
+        """Accuracy and loss on the test set; how often a backdoor opens, where an attack plants one."""
+        self.loop.buffers = buffers
+        x, y = self.dataset.test_x, self.dataset.test_y
+        accuracy, loss = self.loop.evaluate(w, x, y, self.test_block)
+        found = {"accuracy": accuracy, "loss": loss}
+        success = getattr(self.attack, "success_rate", None)
+        if success is not None:
+            found["attack_success"] = success(x, y, partial(self.loop.predict, w, block=self.test_block))
+        return found
 
     def _steps(self, seed: int, client: int, samples: int) -> int:
         """The local steps of a client; from a range each client has one number for the whole run."""

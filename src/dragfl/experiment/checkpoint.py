@@ -44,6 +44,7 @@ def save(folder: Path, fed: Federation, state: FederationState, lengths: Mapping
         "numbers": numbers,
     }
     durable.write_json(folder / CHECKPOINT, table | {"digest": own_digest(table)})
+    fed.store.checkpointed()
     for old in folder.glob("checkpoint-*.safetensors"):
         if old.name != name:
             old.unlink()
@@ -86,8 +87,7 @@ def own_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def flatten(state: FederationState) -> tuple[dict[str, Tensor], dict[str, float]]:
     """Every tensor and every number of the state, under `part.field`."""
     tensors, numbers = {"w": state.w}, {}
-    if state.evaluate is not None:
-        tensors["evaluate"] = state.evaluate
+    tensors |= {name: value for name in ("evaluate", "buffers") if (value := getattr(state, name)) is not None}
     for part in PARTS:
         value = getattr(state, part)
         for field in dataclasses.fields(value) if value is not None else ():
@@ -115,7 +115,7 @@ def restore(fed: Federation, t: int, tensors: dict[str, Tensor], numbers: Mappin
             fields[part] = None
     prefix = "clients."
     fed.store.restore({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
-    return FederationState(t, tensors["w"], **fields, evaluate=tensors.get("evaluate"))
+    return FederationState(t, tensors["w"], **fields, evaluate=tensors.get("evaluate"), buffers=tensors.get("buffers"))
 
 
 def own_digest(table: Mapping[str, Any]) -> str:

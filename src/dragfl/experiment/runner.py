@@ -34,7 +34,7 @@ def run(
         return _existing(folder, experiment)
     if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - STARTED):
         raise SpecError(f"{folder}: exists and is not a run directory; choose another place")
-    simulation = Simulation(experiment)
+    simulation = Simulation(experiment, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -71,7 +71,7 @@ def resume(
     with locked(done.path):
         if load_run(path).finished:  # by another process meanwhile
             return done
-        simulation = Simulation(experiment)
+        simulation = Simulation(experiment, done.path)
         restored = checkpoint.load(done.path, simulation.federation)
         lengths = dict.fromkeys(LOGS, 0)
         if restored is not None:
@@ -85,6 +85,8 @@ def same_spec(experiment: Experiment, done: Run) -> bool:
     mine, theirs = json.loads(json.dumps(experiment.tables())), json.loads(json.dumps(done.spec))
     if "block" not in mine["engine"]:
         theirs.get("engine", {}).pop("block", None)
+    for tables in (mine, theirs):  # it decides nothing in a run whose files are whole
+        tables.get("state", {}).pop("lost", None)
     return bool(mine == theirs)
 
 

@@ -39,11 +39,18 @@ class Root:
     size: int = 100
     disjoint: bool = True  # removed from the clients' data
     source: Literal["train", "test"] = "train"  # written `from`; "test" repeats the authors' leak
+    noise: float = 0.0  # share of root labels that are wrong
+    clean: Literal["none", "confident"] = "none"  # drop doubtful samples by confident learning, before any round
+    bias: float | None = None  # share of root samples that are of the `favourite` class
+    favourite: int = 0
     accumulate: bool = False  # never clear the gradient between root steps, as the authors' code
     fixed_batch: int | None = None  # one minibatch of this size for all root steps (800 in the authors' code)
 
     def __post_init__(self) -> None:
         at_least("root.size", self.size, 1)
+        for name, value in (("noise", self.noise), ("bias", self.bias)):
+            if value is not None:
+                check_range("root", name, value, 0.0, 1.0)
         at_least("root.fixed_batch", self.fixed_batch, 1)
 
 
@@ -106,6 +113,17 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         at_least("checkpoint.every", self.every, 1)
+
+
+@dataclass(frozen=True)
+class State:
+    """`[state]`: what clients keep between rounds, where the algorithm has them keep something."""
+
+    memory_mb: int = 1024  # if all clients' states may need more, they live in a file of the run directory
+    lost: Literal["error", "zero"] = "error"  # a state that cannot be read: stop, or go on from zeros and count it
+
+    def __post_init__(self) -> None:
+        at_least("state.memory_mb", self.memory_mb, 0)
 
 
 @dataclass(frozen=True)

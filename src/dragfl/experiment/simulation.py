@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragfl.engine.federation import Federation, prepare
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 
 
 class Simulation:
-    """The rounds of an experiment, one at a time, in memory. Stop whenever you like; the state stays where it is."""
+    """The rounds of an experiment, one at a time. Stop whenever you like; the state stays where it is.
 
-    def __init__(self, experiment: Experiment) -> None:
-        self.federation: Federation = prepare(experiment)
+    Client states too large for memory live in a file: in `folder`, or without one in a nameless temporary file.
+    """
+
+    def __init__(self, experiment: Experiment, folder: Path | None = None) -> None:
+        self.federation: Federation = prepare(experiment, folder)
         self.state: FederationState = self.federation.start()
 
     @property
@@ -45,8 +49,8 @@ class Simulation:
             self.state, record = play(self.federation, self.state)
             trained = time.perf_counter()
             if record.round % self.experiment.evaluation.every == 0 or self.done:
-                accuracy, loss = self.evaluate()
-                record = replace(record, metrics={**record.metrics, "accuracy": accuracy, "loss": _number(loss)})
+                found = {name: _number(value) for name, value in self.evaluate().items()}
+                record = replace(record, metrics={**record.metrics, **found})
         ended = time.perf_counter()
         timing = {
             "seconds": ended - started,
@@ -55,9 +59,9 @@ class Simulation:
         }
         return replace(record, timing=timing)
 
-    def evaluate(self) -> tuple[float, float]:
-        """(accuracy, loss) of the current model on the test data."""
-        return self.federation.worker.evaluate(self.reported)
+    def evaluate(self) -> dict[str, float]:
+        """Accuracy, loss and the like of the current model on the test data."""
+        return self.federation.worker.evaluate(self.reported, self.state.buffers)
 
     @property
     def reported(self) -> Tensor:
@@ -66,7 +70,7 @@ class Simulation:
 
     def model(self) -> dict[str, Tensor]:
         """The current model as a state dict."""
-        return self.federation.model.named(self.reported)
+        return self.federation.model.named(self.reported, self.state.buffers)
 
 
 def simulate(experiment: Experiment) -> Simulation:

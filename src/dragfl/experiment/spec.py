@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tomli_w
 
@@ -44,6 +44,7 @@ class Model:
     make: Any  # (shape, classes, **settings) -> nn.Module, or an nn.Module
     settings: Mapping[str, Any] = field(default_factory=dict)
     double_softmax: bool = False
+    buffers: Literal["refuse", "average"] = "refuse"
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Experiment:
     model: Model
     evaluation: sections.Evaluation
     checkpoint: sections.Checkpoint
+    state: sections.State
     engine: sections.Engine
 
     def tables(self) -> dict[str, Any]:
@@ -88,9 +90,10 @@ class Experiment:
                 **{part: describe(getattr(self.algorithm, part), registry) for part, registry in PARTS.items()},
             },
             "attack": describe(self.attack, ATTACKS) | dataclasses.asdict(self.attackers) if self.attack else None,
-            "model": model | {"double_softmax": self.model.double_softmax},
+            "model": model | {"double_softmax": self.model.double_softmax, "buffers": self.model.buffers},
             "evaluation": dataclasses.asdict(self.evaluation),
             "checkpoint": dataclasses.asdict(self.checkpoint),
+            "state": dataclasses.asdict(self.state),
             "engine": dataclasses.asdict(self.engine),
         }
         return without_none(tables)
@@ -109,6 +112,7 @@ TABLES = (
     "model",
     "evaluation",
     "checkpoint",
+    "state",
     "engine",
 )
 
@@ -181,6 +185,7 @@ def resolve(tables: Mapping[str, Any]) -> Experiment:
         model=_model(tables.get("model", {})),
         evaluation=convert("evaluation", tables.get("evaluation", {}), sections.Evaluation),
         checkpoint=convert("checkpoint", tables.get("checkpoint", {}), sections.Checkpoint),
+        state=convert("state", tables.get("state", {}), sections.State),
         engine=convert("engine", tables.get("engine", {}), sections.Engine),
     )
     _check_together(experiment)
@@ -260,9 +265,11 @@ def _check_attack_keys(table: Mapping[str, Any], own: set[str]) -> None:
 def _model(table: Mapping[str, Any]) -> Model:
     settings = dict(table)
     make = settings.pop("name", "mlp")
-    double_softmax = settings.pop("double_softmax", False)
+    double_softmax, buffers = settings.pop("double_softmax", False), settings.pop("buffers", "refuse")
     if not isinstance(double_softmax, bool):
         raise SpecError(f"model.double_softmax: expected true or false, got {double_softmax!r}")
+    if buffers not in ("refuse", "average"):
+        raise SpecError(f"model.buffers: {buffers!r}; give 'refuse' or 'average'")
     if isinstance(make, str):
         make = look_up("model.name", make, MODELS)
     if not callable(make):
@@ -274,12 +281,12 @@ def _model(table: Mapping[str, Any]) -> Model:
         for key, value in settings.items():
             if key not in defaults:
                 raise SpecError(
-                    f"model.{key}: unknown key '{key}'{nearest(key, [*defaults, 'name', 'double_softmax'])}"
+                    f"model.{key}: unknown key '{key}'{nearest(key, [*defaults, 'name', 'double_softmax', 'buffers'])}"
                 )
             if type(value) is not type(defaults[key]):
                 raise SpecError(f"model.{key}: expected {type(defaults[key]).__name__}, got {value!r}")
         settings = defaults | settings
-    return Model(make, settings, double_softmax)
+    return Model(make, settings, double_softmax, buffers)
 
 
 def _check_together(e: Experiment) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dragfl.schedules import Schedule, at, check_range
-from dragfl.types import NoState, Now, Setting, State
+from dragfl.types import Now, State, no_state
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,8 +29,7 @@ class LastTwo:
     def __post_init__(self) -> None:
         check_range("server last_two", "lr", self.lr, 0.0, 1e6)
 
-    def init(self, setting: Setting) -> State:
-        return NoState()
+    init = no_state
 
     def update(self, state: State, step: Tensor, w: Tensor, now: Now) -> tuple[Tensor, State, Tensor | None]:
         w_next = w + at(self.lr, now.t) * step

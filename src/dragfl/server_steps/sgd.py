@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dragfl.schedules import Schedule, at, check_range
-from dragfl.types import NoState, Now, Setting, State
+from dragfl.types import Now, State, no_state
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,8 +26,7 @@ class SGD:
     def __post_init__(self) -> None:
         check_range("server sgd", "lr", self.lr, 0.0, 1e6)
 
-    def init(self, setting: Setting) -> State:
-        return NoState()
+    init = no_state
 
     def update(self, state: State, step: Tensor, w: Tensor, now: Now) -> tuple[Tensor, State, Tensor | None]:
         return w + at(self.lr, now.t) * step, state, None

@@ -26,6 +26,7 @@ class Loop:
 
     model: FlatModel
     dataset: Dataset
+    buffers: Tensor | None = None  # what every client's buffers start from, for a model that has some
     double_softmax: bool = False  # feed soft-max outputs to the cross-entropy, as the authors' CIFAR script does
 
     def loss(self, x: Tensor, y: Tensor, reduction: str = "mean") -> tuple[Tensor, Tensor]:
@@ -51,7 +52,7 @@ class Loop:
         """
         model = self.model
         model.module.train()
-        model.w.copy_(w0)
+        model.load(w0, self.buffers)
         start = model.views(w0) if affine.prox else []
         shift = model.views(affine.shift) if affine.shift is not None else []
         rows = torch.from_numpy(np.concatenate(batches)).to(x.device)
@@ -81,18 +82,19 @@ class Loop:
 
     def _anchored(self, grads: list[Tensor], w0: Tensor, x: Tensor, y: Tensor, affine: Affine) -> list[Tensor]:
         """g(w) + (anchor / scale) g(w0) on one minibatch: the second gradient is taken at w0 and the model put back."""
-        w = self.model.w.clone()
+        w, b = self.model.w.clone(), self.model.b.clone()
         self.model.w.copy_(w0)
         loss, _ = self.loss(x, y)
         start = torch.autograd.grad(loss, self.model.parameters)
         self.model.w.copy_(w)
+        self.model.b.copy_(b)
         return [g.add(s, alpha=affine.anchor / affine.scale) for g, s in zip(grads, start, strict=True)]
 
     def gradient(self, w: Tensor, x: Tensor, y: Tensor, rows: NDArray[np.int64], block: int) -> Tensor:
         """The mean gradient of all these rows at w, in blocks of a size fixed by the spec."""
         model = self.model
         model.module.train()
-        model.w.copy_(w)
+        model.load(w, self.buffers)
         total = torch.zeros_like(w)
         for first in range(0, len(rows), block):
             index = torch.from_numpy(rows[first : first + block]).to(x.device)
@@ -101,10 +103,18 @@ class Loop:
             total += torch.cat([g.reshape(-1) for g in grads])
         return total / len(rows)
 
+    def predict(self, w: Tensor, x: Tensor, block: int) -> Tensor:
+        """(n, classes) scores of stored inputs."""
+        self.model.module.eval()
+        self.model.load(w, self.buffers)
+        with torch.no_grad():
+            pieces = [self.model.module(self.dataset.inputs(x[a : a + block])) for a in range(0, len(x), block)]
+        return torch.cat(pieces)
+
     def evaluate(self, w: Tensor, x: Tensor, y: Tensor, block: int) -> tuple[float, float]:
         """(accuracy, mean loss) in blocks of a size fixed by the spec, so that the sums have one order."""
         self.model.module.eval()
-        self.model.w.copy_(w)
+        self.model.load(w, self.buffers)
         right, loss = 0, 0.0
         with torch.no_grad():
             for first in range(0, len(y), block):
