@@ -52,8 +52,8 @@ def experiment(
 ) -> dragfl.Experiment:
     """A federation of bowls. The rows of the test part are the server's root objective, where a rule wants one."""
     rows = np.stack([np.concatenate([np.ravel(A), np.ravel(b)]) for A, b in bowls])
-    test = np.concatenate([np.ravel(part) for part in root]) if root else rows[0]
-    dataset = from_tensors(rows, np.zeros(len(rows), int), [test, test], [0, 0], name="bowls", classes=2)
+    test = np.tile(np.concatenate([np.ravel(part) for part in root]) if root else rows[0], (2, 1))
+    dataset = from_tensors(rows, np.zeros(len(rows), int), test, [0, 0], name="bowls", classes=2)
     base: dict[str, Any] = {
         "data": {"dataset": dataset, "partition": one_each},
         "clients": {"total": len(rows), "batch_size": 1, **tables.pop("clients", {})},
