@@ -109,7 +109,7 @@ def test_from_the_current_folder(folder: Path) -> None:
 def test_the_resolved_spec_names_them(folder: Path) -> None:
     tables = dragfl.load("x.toml").tables()
     assert tables["algorithm"]["aggregate"] == {"name": "own_parts_x:Clipped", "radius": 0.05}
-    assert tables["model"] == {"name": "own_parts_x:net", "width": 3, "double_softmax": False}
+    assert tables["model"] == {"name": "own_parts_x:net", "width": 3, "double_softmax": False, "buffers": "refuse"}
     assert dragfl.load(tables).tables() == tables
 
 

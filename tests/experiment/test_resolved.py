@@ -105,7 +105,7 @@ def test_every_default_is_spelled_out() -> None:
         "total": 20, "per_round": 20, "local_steps": 5, "batch_size": 20, "lr": 0.1, "sampling": "replacement",
     }  # fmt: skip
     assert tables["algorithm"]["aggregate"] == {"name": "mean", "weighting": "uniform"}
-    assert tables["model"] == {"name": "mlp", "hidden": 500, "double_softmax": False}
+    assert tables["model"] == {"name": "mlp", "hidden": 500, "double_softmax": False, "buffers": "refuse"}
 
 
 def test_objects_in_place_of_names(toy: dragfl.Dataset) -> None:

@@ -1,0 +1,107 @@
+"""What the package promises as a whole: names, lightness, no pickles, no prints, its data, and no strange paths."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import dragfl
+from tests.conftest import python
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src" / "dragfl").rglob("*.py"))
+
+
+def test_every_public_name_is_there() -> None:
+    for name in dragfl.__all__:
+        assert getattr(dragfl, name) is not None
+    assert sorted(dir(dragfl)) == sorted(dragfl.__all__)
+    assert list(dragfl.__all__) == sorted(dragfl.__all__)
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(AttributeError, match="module 'dragfl' has no attribute 'drago'"):
+        _ = dragfl.drago
+
+
+def test_importing_is_light(tmp_path: Path) -> None:
+    heavy = ("torch", "matplotlib", "pandas", "scipy", "rich", "safetensors")
+    code = f"import sys, dragfl; print([name for name in {heavy} if name in sys.modules])"
+    assert python(code, tmp_path) == "[]\n"
+
+
+def test_every_module_imports_by_itself(tmp_path: Path) -> None:
+    """In one fresh interpreter, each first thing after the others were forgotten: no hidden order of imports."""
+    names = [
+        str(path.relative_to(ROOT / "src").with_suffix("")).replace("/", ".").removesuffix(".__init__")
+        for path in SOURCES
+        if path.name != "__main__.py"
+    ]
+    code = (
+        "import sys, importlib\n"
+        f"for name in {names!r}:\n"
+        "    for old in [m for m in sys.modules if m.split('.')[0] == 'dragfl']: del sys.modules[old]\n"
+        "    importlib.import_module(name)\n"
+        "print('all')"
+    )
+    assert python(code, tmp_path) == "all\n"
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield node.lineno, ast.unparse(node.func)
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.lineno, node.module or ""
+
+
+UNSAFE_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+NEVER_STORED = {"testing/bench.py"}  # proves that a part survives the journey to a worker; nothing is read from a file
+UNSAFE_CALLS = {"eval", "exec", "torch.load", "torch.save", "np.load", "os.system", "compile", "__import__"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT / "src")))
+def test_a_source_file(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    if str(path.relative_to(ROOT / "src" / "dragfl")) not in NEVER_STORED:
+        assert not [found for found in imports(tree) if found[1].split(".")[0] in UNSAFE_IMPORTS]
+    unsafe = [found for found in calls(tree) if found[1] in UNSAFE_CALLS]
+    text = path.read_text().splitlines()
+    assert not [at for at, name in unsafe if not (name == "np.load" and "allow_pickle=False" in text[at - 1])]
+    if "cli" not in path.parts:
+        assert not [at for at, name in calls(tree) if name == "print"], "only the command line prints"
+    assert ast.get_docstring(tree), "every file says what it is"
+
+
+def test_nothing_names_a_folder_outside_the_project() -> None:
+    texts = [*SOURCES, ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*")]
+    for path in texts:
+        if path.is_file() and path.suffix in {".py", ".md", ".toml"}:
+            for word in ("../shared", "/work/"):
+                assert word not in path.read_text(), f"{path} names {word}"
+
+
+def test_package_data() -> None:
+    package = files("dragfl")
+    assert package.joinpath("py.typed").is_file()
+    assert package.joinpath("data/sources/digits.npz").is_file()
+    for name in ("drift.toml", "attack.toml"):
+        assert package.joinpath("demo", name).is_file()
+
+
+def test_versions_agree() -> None:
+    import tomllib
+    from importlib.metadata import version
+
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert dragfl.__version__ == declared == version("dragfl")
