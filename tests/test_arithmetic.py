@@ -130,18 +130,6 @@ def test_combine_keeps_the_dtype_and_digits_of_float64() -> None:
     assert combine(weights, X).tolist() == [[2.0, 1e-14]]
 
 
-@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_row_of_weight_zero_adds_nothing_whatever_it_holds(bad: float, dtype: torch.dtype) -> None:
-    """0 * inf is NaN, but a row that is weighed out is out; where it has weight it shows."""
-    X = torch.tensor([[bad, 1.0], [2.0, 3.0]], dtype=dtype)
-    weights = torch.tensor([[0.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
-    out = combine(weights, X)
-    assert out[0].tolist() == [2.0, 3.0]
-    assert not math.isfinite(float(out[1, 0]))
-    assert float(out[1, 1]) == 4.0
-
-
 def test_one_extreme_weight_leaves_the_other_rows_alone() -> None:
     X = torch.tensor([[3e38, -3e38], [1.0, 2.0]])
     weights = torch.tensor([[1e-38, 1.0], [0.0, 1.0]], dtype=torch.float64)

@@ -159,6 +159,7 @@ def fields(*kinds: type) -> dict[str, Any]:
 class NamedModel:
     name: str = "mlp"
     double_softmax: bool = False
+    buffers: str = "refuse"
 
 
 @dataclasses.dataclass
@@ -176,6 +177,7 @@ TABLES: dict[str, Mapping[str, Any]] = {
     "`[model]`": fields(NamedModel),
     "`[evaluation]`": fields(sections.Evaluation),
     "`[checkpoint]`": fields(sections.Checkpoint),
+    "`[state]`": fields(sections.State),
     "`[engine]`": fields(sections.Engine),
 }
 

@@ -86,7 +86,9 @@ def dot(u: Tensor, v: Tensor) -> float:
 def unit(v: Tensor) -> Tensor | None:
     """v / |v|, or None where v has no direction: |v| <= EPS, or v is not finite."""
     size = norm(v)
-    return (v.double() / size).to(v.dtype) if EPS < size < math.inf else None
+    if not EPS < size < math.inf:
+        return None
+    return v / size if size < FLOAT32_SAFE else (v.double() / size).to(v.dtype)
 
 
 def cosines(norms: Tensor, dots: Tensor) -> Tensor:
@@ -98,21 +100,16 @@ def cosines(norms: Tensor, dots: Tensor) -> Tensor:
 def combine(weights: Tensor, X: Tensor) -> Tensor:
     """weights (j, n) float64 @ X (n, d) in the dtype of X, one read of X.
 
-    Rows whose weight float32 cannot hold with full precision (an update of size 1e38 shrunk to size 1) are added in
-    float64. A row of weight 0 adds nothing, whatever it holds.
+    The rows are finite: what is not was dropped before. Rows whose weight float32 cannot hold with full precision (an
+    update of size 1e38 shrunk to size 1) are added in float64.
     """
     size = weights.abs()
-    odd = (size == 0).any(0)
-    if odd.any():  # 0 * inf is NaN: such rows are added one by one if they are not finite
-        odd[odd.clone()] = ~finite_rows(row_norms(X[odd]))
-    if X.dtype != torch.float64:
-        odd |= ((size > FLOAT32_SAFE) | ((size < 1.0 / FLOAT32_SAFE) & (size > 0))).any(0)
-    if not odd.any():
+    odd = ((size > FLOAT32_SAFE) | ((size < 1.0 / FLOAT32_SAFE) & (size > 0))).any(0)
+    if X.dtype == torch.float64 or not odd.any():
         return weights.to(X.dtype) @ X
     out = weights.masked_fill(odd, 0.0).to(X.dtype) @ X.masked_fill(odd.unsqueeze(1), 0.0)
     for m in odd.nonzero().flatten().tolist():
-        w = weights[:, m : m + 1]
-        out += torch.where(w == 0, 0.0, w * X[m].double()).to(X.dtype)
+        out += (weights[:, m : m + 1] * X[m].double()).to(X.dtype)
     return out
 
 

@@ -28,7 +28,13 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; the exit code is returned."""
-    args = parser().parse_args(argv)
+    top = parser()
+    args, rest = top.parse_known_args(argv)
+    if rest:  # key=value words are welcome after options too, which argparse does not see by itself
+        words = [word for word in rest if not word.startswith("-") and hasattr(args, "words")]
+        if words != rest:
+            top.error(f"unrecognized arguments: {' '.join(word for word in rest if word not in words)}")
+        args.words += words
     try:
         return int(args.run(args))
     except DragflError as error:

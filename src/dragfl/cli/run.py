@@ -16,7 +16,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "whole [algorithm] table by that preset's defaults plus the file's [algorithms.NAME] table.",
     )
     command.add_argument("experiment", type=Path, help="a TOML file; also the spec.toml of an earlier run")
-    command.add_argument("overrides", nargs="*", metavar="key=value", help="for example clients.lr=0.05")
+    command.add_argument("words", nargs="*", metavar="key=value", help="for example clients.lr=0.05")
     command.add_argument("--out", type=Path, help="the run directory (default: runs/NAME)")
     command.add_argument("--dry-run", action="store_true", help="print the resolved spec and stop")
     add_output_options(command)
@@ -31,7 +31,7 @@ def add_output_options(command: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from dragfl.experiment.spec import load
 
-    experiment = load(args.experiment, *args.overrides)
+    experiment = load(args.experiment, *args.words)
     if args.dry_run:
         print(experiment.to_toml(), end="")
         return 0

@@ -15,7 +15,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "stopped.",
     )
     command.add_argument("experiment", type=Path, help="a TOML file")
-    command.add_argument("grid", nargs="+", metavar="key=a,b", help="for example algorithm.name=fedavg,drag seed=0,1,2")
+    command.add_argument("words", nargs="+", metavar="key=a,b", help="as in algorithm.name=fedavg,drag seed=0,1,2")
     command.add_argument("--out", type=Path, help="where the runs and the report go (default: sweeps/NAME)")
     command.add_argument("--dry-run", action="store_true", help="list the runs and stop")
     command.add_argument("--quiet", action="store_true", help="print nothing but errors")
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     from dragfl.experiment.sweep import parse_grid, plan, play
 
     out = args.out or Path("sweeps") / str(read(args.experiment).get("name", "run"))
-    planned = plan(args.experiment, parse_grid(args.grid), out)
+    planned = plan(args.experiment, parse_grid(args.words), out)
     if args.dry_run:
         for p in planned:
             print(p.folder)

@@ -24,6 +24,7 @@ from dragfl.engine.executors import Executor, InProcess
 from dragfl.engine.round import FederationState
 from dragfl.engine.worker import Worker
 from dragfl.errors import DataError, SpecError
+from dragfl.experiment.names import import_object
 from dragfl.experiment.spec import Experiment, Model
 from dragfl.rng import rng
 from dragfl.training.loop import Loop
@@ -90,8 +91,7 @@ class Federation:
 def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
     """Load the data, deal it out, build the model and everything that trains it; large client states go to `folder`."""
     device = _device(experiment.engine.device)
-    given = experiment.dataset
-    dataset = _on_device(data.load(given) if isinstance(given, str) else given, device)
+    dataset = _on_device(load_dataset(experiment.dataset), device)
     split, root = deal(experiment, dataset)
     model = build(lambda: make_module(experiment.model, dataset), experiment.seed, device, experiment.model.buffers)
     _check_fit(model, dataset)
@@ -127,6 +127,17 @@ def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
         block=block,
         fixed_attackers=frozenset() if experiment.attackers.redraw else frozenset(chosen.tolist()),
     )
+
+
+def load_dataset(given: str | Dataset) -> Dataset:
+    """A dataset by name, of a user's files, of `module:attr` (a Dataset or a function that makes one), or itself."""
+    if not isinstance(given, str) or given.partition(":")[0] in data.FILES or ":" not in given:
+        return data.load(given)
+    found = import_object("data.dataset", given)
+    dataset = found() if callable(found) else found
+    if not isinstance(dataset, Dataset):
+        raise SpecError(f"data.dataset: {given} is a {type(dataset).__name__}; it must be a Dataset or make one")
+    return dataset
 
 
 def deal(experiment: Experiment, dataset: Dataset) -> tuple[Shares, tuple[Tensor, Tensor] | None]:

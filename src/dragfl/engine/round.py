@@ -59,7 +59,7 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     needs = rule.needs(state.aggregate)
 
     jobs = _Jobs(fed, state, now, sent, cohort, attackers)
-    root = fed.worker.train_root(state.w, state.buffers, now) if "root" in needs else None
+    root = fed.worker.train_root(state.w, now, state.buffers) if "root" in needs else None
     together = fed.experiment.attack is not None and fed.experiment.attack.knowledge != "own"
     blocks: Iterable[Sent]
     attack_state = state.attack

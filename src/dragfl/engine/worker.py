@@ -140,7 +140,7 @@ class Worker:
         weight = torch.tensor([float(len(mine)) for mine in shares], dtype=torch.float64, device=w.device)
         return Updates(torch.stack(rows), weight, torch.tensor(clients))
 
-    def train_root(self, w: Tensor, buffers: Tensor | None, now: Now) -> Tensor:
+    def train_root(self, w: Tensor, now: Now, buffers: Tensor | None = None) -> Tensor:
         """The server's own update: the same local steps on the root data."""
         self.loop.buffers = buffers
         assert self.root is not None and self.root_spec is not None

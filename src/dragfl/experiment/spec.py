@@ -25,7 +25,7 @@ from dragfl.attacks import ATTACKS
 from dragfl.data.partitions import PARTITIONS, Partition
 from dragfl.errors import SpecError, nearest
 from dragfl.experiment import sections
-from dragfl.experiment.names import build, convert, describe, look_up, without_none
+from dragfl.experiment.names import build, convert, describe, import_object, look_up, without_none
 from dragfl.experiment.overrides import algorithm_table, override
 from dragfl.models import MODELS
 from dragfl.types import Algorithm, Attack, Setting
@@ -161,6 +161,8 @@ def resolve(tables: Mapping[str, Any]) -> Experiment:
     for key in tables:
         if key not in known:
             raise SpecError(f"{key}: unknown key '{key}'{nearest(key, known)}")
+    if isinstance(tables.get("algorithm"), Algorithm):
+        tables = {**tables, "algorithm": {"name": tables["algorithm"]}}
     for key in TABLES:
         if not isinstance(tables.get(key, {}), Mapping):
             raise SpecError(f"{key}: expected a table, got {tables[key]!r}; write [{key}] and its keys below it")
@@ -194,8 +196,13 @@ def resolve(tables: Mapping[str, Any]) -> Experiment:
 
 def _dataset(given: Any) -> Any:
     if isinstance(given, str):
-        if ":" not in given and given not in data.SOURCES:
+        kind, colon, _ = given.partition(":")
+        if not colon and given not in data.SOURCES:
             raise SpecError(f"data.dataset: unknown dataset '{given}'{nearest(given, data.SOURCES)}")
+        if kind == "object":
+            raise SpecError(f"data.dataset: {given} stands for a Dataset that was given from Python; give it again")
+        if colon and kind not in data.FILES:
+            import_object("data.dataset", given)
     elif not hasattr(given, "inputs"):
         raise SpecError(f"data.dataset: {type(given).__name__} is neither a name nor a dragfl Dataset")
     return given
@@ -228,11 +235,34 @@ def _check_algorithms(tables: Mapping[str, Any]) -> None:
 
 
 def _algorithm(tables: Mapping[str, Any]) -> Algorithm:
-    expanded = expand(algorithm_table(tables))
+    table = algorithm_table(tables)
+    if not PARTS.keys() <= table.keys():  # with all parts spelled out the name is only a label
+        own = table.get("name")
+        if isinstance(own, Algorithm) or (isinstance(own, str) and ":" in own):
+            return _own_algorithm(own, {k: v for k, v in table.items() if k != "name"})
+    expanded = expand(table)
     parts = {
         part: build(f"algorithm.{part}", expanded[part], registry, METHODS[part]) for part, registry in PARTS.items()
     }
     return Algorithm(**parts, name=expanded["name"])
+
+
+def _own_algorithm(own: Algorithm | str, settings: dict[str, Any]) -> Algorithm:
+    """A user's own: an `Algorithm`, or `module:attr` of one or of a function of the settings that makes one."""
+    where = "algorithm.name"
+    found = import_object(where, own) if isinstance(own, str) else own
+    if callable(found):
+        try:
+            found = found(**settings)
+        except TypeError as error:
+            raise SpecError(f"{where}: {own} does not take {settings!r}: {error}") from None
+    elif settings:
+        raise SpecError(f"{where}: {own} is an object, so it takes no settings; got {settings!r}")
+    if not isinstance(found, Algorithm):
+        raise SpecError(f"{where}: {own} is a {type(found).__name__}; it must be a dragfl.Algorithm or make one")
+    for part, registry in PARTS.items():
+        build(f"algorithm.{part}", getattr(found, part), registry, METHODS[part])
+    return found
 
 
 def _attack(table: Mapping[str, Any] | None) -> tuple[Attack | None, sections.Attackers]:

@@ -157,8 +157,13 @@ def rich_table(rows: Sequence[Row]) -> Table:
         words = headings[i] in ("run", "seed")
         out.add_column(headings[i], justify="left" if words else "right", no_wrap=headings[i] == "run")
     for row, cells in zip(rows, lines, strict=True):
-        out.add_row(*(escape(cells[i]) for i in shown), style="dim" if row.unfinished else "")
+        out.add_row(*(escape(_narrow(cells[i])) for i in shown), style="dim" if row.unfinished else "")
     return out
+
+
+def _narrow(cell: str) -> str:
+    """`not reached (> 100)` as `> 100`: a terminal is narrow, and the caption says what it means."""
+    return cell.removeprefix("not reached (").removesuffix(")") if cell.startswith("not reached (") else cell
 
 
 def note(rows: Sequence[Row]) -> str:
@@ -167,7 +172,7 @@ def note(rows: Sequence[Row]) -> str:
     if any(len(row.seeds) > 1 for row in rows):
         parts.append("Over seeds: median (range) of rounds, mean ± standard deviation of accuracy, mean of bytes.")
     if any(row.rounds_to_target.censored for row in rows):
-        parts.append("A run that ended below the target counts as later than all that reached it.")
+        parts.append("> N: not reached in N rounds, which counts as later than all that did.")
     if any(0 < len(row.unfinished) < len(row.seeds) for row in rows):
         parts.append("Means are over finished runs.")
     return " ".join(parts)
