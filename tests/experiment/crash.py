@@ -1,8 +1,9 @@
 """Run a tiny experiment and end the process at its i-th file operation, for every i, as a power cut would.
 
 Run as a script in an empty folder; prints `operations=N crashes=M`, and raises where a resumed run differs. A crash
-happens *before* an operation: an open, rename, remove, truncate, mkdir or fsync inside the run directory. Children are
-forked before torch has started any thread, so one interpreter serves hundreds of crashes.
+happens *before* an operation: an open, rename, remove, truncate, mkdir or fsync inside the run directory; or *in* the
+writing of a whole file, of which half is then on disk. Children are forked before torch has started any thread, so one
+interpreter serves hundreds of crashes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ torch.set_num_threads(1)
 
 import dragfl  # noqa: E402
 import dragfl.experiment.runner  # noqa: E402
+from dragfl.experiment import durable  # noqa: E402
 
 SPEC: dict[str, Any] = {
     "rounds": 3,
@@ -34,7 +36,7 @@ CRASHED = 77
 
 
 def in_child(work: Callable[[], None], folder: Path, crash_at: int) -> tuple[int, int]:
-    """(exit code, file operations) of the work, ended at one of them; 0 lets it finish."""
+    """(exit code, file operations) of the work, ended before one of them; 0 lets it finish, -i tears the i-th file."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -51,6 +53,21 @@ def in_child(work: Callable[[], None], folder: Path, crash_at: int) -> tuple[int
             if event in EVENTS and isinstance(arguments[0], str | bytes | os.PathLike):
                 note(arguments[0])
 
+        written = 0
+
+        def torn(write: Callable[..., None]) -> Callable[..., None]:
+            def write_and_tear(*arguments: Any) -> None:
+                nonlocal written
+                write(*arguments)
+                written += 1
+                if written == -crash_at:
+                    path = next(a for a in arguments if isinstance(a, Path))
+                    os.truncate(path, path.stat().st_size // 2)
+                    os._exit(CRASHED)
+
+            return write_and_tear
+
+        durable._write_all, durable.save_tensors = torn(durable._write_all), torn(durable.save_tensors)
         fsync = os.fsync
         os.fsync = lambda descriptor: (note(None), fsync(descriptor))[1]  # type: ignore[assignment,func-returns-value]
         sys.addaudithook(hook)
@@ -103,6 +120,11 @@ def main() -> None:
     whole = kept(whole_folder)
     crashes = sum(check(f"one_{i:03d}", whole, i) for i in range(1, operations + 1))
     assert crashes == operations, f"{crashes} crashes for {operations} operations"
+    files = 0
+    while check(f"torn_{files + 1:03d}", whole, -(files + 1)):
+        files += 1
+    assert files >= 8, f"{files} files: spec, machine, two checkpoints of two files, model, result"
+    crashes += files
     for first in range(3, operations, 5):  # and a second crash while the first is being mended
         second = 2 + first * 7 % 23
         crashes += check(f"two_{first:03d}_{second:03d}", whole, first, second)
