@@ -1,4 +1,4 @@
-"""What clients keep between rounds: by client, committed as a whole, and in every checkpoint."""
+"""What clients keep between rounds, in memory or in a file: by client, committed as a whole, in every checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 import dragfl
-from dragfl.engine.client_store import MemoryStore
 from dragfl.types import Affine, Done, Given, NoState, Now, Setting
 from tests.conftest import Load, kept_bytes
 from tests.engine.liars import Sends
@@ -54,13 +53,17 @@ class Remembering:
         return step, state
 
 
-def remembering(experiment: Load, **changes: Any) -> dragfl.Experiment:
+def remembering(experiment: Load, memory_mb: int = 1024, **changes: Any) -> dragfl.Experiment:
     base = {"rounds": 6, "clients": {"per_round": 3}, "algorithm": {"correction": Remembering()}}
-    return experiment(**{**base, **changes})
+    return experiment(**{**base, "state": {"memory_mb": memory_mb}, **changes})
 
 
-def test_state_is_kept_by_client(experiment: Load) -> None:
-    simulation = dragfl.simulate(remembering(experiment))
+either_store = pytest.mark.parametrize("memory_mb", [1024, 0], ids=["memory", "slab"])
+
+
+@either_store
+def test_state_is_kept_by_client(experiment: Load, memory_mb: int) -> None:
+    simulation = dragfl.simulate(remembering(experiment, memory_mb))
     taken = [0] * 6
     for record in simulation:
         for m in record.clients["client"]:
@@ -85,59 +88,22 @@ def test_broadcast_and_extras_are_counted_as_bytes(experiment: Load) -> None:
     assert record.metrics["bytes_down"] == record.metrics["bytes_up"] == 3 * each
 
 
-def test_a_dropped_client_keeps_its_old_state(experiment: Load) -> None:
+@either_store
+def test_a_dropped_client_keeps_its_old_state(experiment: Load, memory_mb: int) -> None:
     attack = {"name": Sends(float("nan")), "attackers": 2}
-    simulation = dragfl.simulate(remembering(experiment, clients={"per_round": 6}, attack=attack))
+    simulation = dragfl.simulate(remembering(experiment, memory_mb, clients={"per_round": 6}, attack=attack))
     list(simulation)
     liars = simulation.federation.fixed_attackers
     rounds = [int(simulation.federation.store.read(m)["rounds"]) for m in range(6)]
     assert rounds == [0 if m in liars else 6 for m in range(6)]
 
 
-def test_state_survives_a_stop(experiment: Load, tmp_path: Path) -> None:
-    spec = remembering(experiment, checkpoint={"every": 2})
+@either_store
+def test_state_survives_a_stop(experiment: Load, tmp_path: Path, memory_mb: int) -> None:
+    spec = remembering(experiment, memory_mb, checkpoint={"every": 2})
     whole = dragfl.run(spec, tmp_path / "whole")
     asked = iter([False, False, True])
     with pytest.raises(dragfl.experiment.runner.Interrupted, match="stopped after round 3"):
         dragfl.run(spec, tmp_path / "cut", should_stop=lambda: next(asked))
     resumed = dragfl.resume(tmp_path / "cut", spec)
     assert kept_bytes(resumed.path) == kept_bytes(whole.path)
-
-
-class TestStore:
-    def store(self) -> MemoryStore:
-        return MemoryStore({"h": "vector", "n": "scalar"}, dim=3)
-
-    def test_zero_at_first(self) -> None:
-        state = self.store().read(4)
-        assert state["h"].tolist() == [0.0, 0.0, 0.0]
-        assert state["n"].item() == 0.0
-
-    def test_staged_is_not_committed(self) -> None:
-        store = self.store()
-        store.stage(1, {"h": torch.ones(3), "n": torch.tensor(2.0)})
-        assert store.read(1)["n"].item() == 0.0
-        store.commit()
-        assert store.read(1)["n"].item() == 2.0
-
-    def test_round_trip(self) -> None:
-        store = self.store()
-        for m in (7, 2):
-            store.stage(m, {"h": torch.full((3,), float(m)), "n": torch.tensor(float(m))})
-        store.commit()
-        tensors = store.tensors()
-        assert tensors["client"].tolist() == [2, 7]
-        other = self.store()
-        other.restore(tensors)
-        assert [other.read(m)["h"][0].item() for m in (2, 7, 3)] == [2.0, 7.0, 0.0]
-
-    def test_what_was_staged_before_a_restore_is_gone(self) -> None:
-        store = self.store()
-        store.stage(1, {"h": torch.ones(3), "n": torch.tensor(2.0)})
-        store.restore({})
-        store.commit()
-        assert store.tensors() == {}
-
-    def test_other_fields_than_declared(self) -> None:
-        with pytest.raises(ValueError, match=r"has fields \['x'\], but the correction declares \['h', 'n'\]"):
-            self.store().stage(0, {"x": torch.ones(3)})

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import dragfl
 from dragfl.engine.worker import Worker
 from dragfl.errors import DamagedRun, Interrupted
 from dragfl.experiment import durable, runner
-from tests.conftest import KEPT, Load, kept_bytes, shell
+from tests.conftest import KEPT, Load, command, kept_bytes, shell
 
 SPEC: dict[str, Any] = {
     "rounds": 5,
@@ -170,6 +171,30 @@ def test_a_crash_before_within_and_after_every_step(tmp_path: Path, store: str) 
 def test_a_second_crash_while_the_first_is_mended(tmp_path: Path, store: str) -> None:
     numbers = found(start(tmp_path / store, store, WAYS, second=11))
     assert numbers["crashes"] > 4 * numbers["steps"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", STORES)
+def test_kill_9_of_the_command_at_any_moment(tmp_path: Path, store: str) -> None:
+    """Killed by its number a few times, at moments nobody chose, in and between rounds and checkpoints."""
+    spec = dragfl.load(SPEC, "rounds=150", "checkpoint.every=1", f"state.memory_mb={STORES[store]}")
+    whole = kept_bytes(dragfl.run(spec, tmp_path / "whole").path)
+    (tmp_path / "x.toml").write_text(spec.to_toml())
+    run = tmp_path / "run"
+    for round in (1, 20, 45, 80):
+        order = ("resume", run) if (run / "spec.toml").exists() else ("run", "x.toml", "--out", run)
+        process = subprocess.Popen(command(*order, "--quiet"), cwd=tmp_path, stderr=subprocess.DEVNULL)
+        while process.poll() is None and _rounds(run) < round:
+            time.sleep(0.001)
+        process.kill()
+        assert process.wait() == -9, "it had ended before"
+    assert shell("resume", run, "--quiet", cwd=tmp_path).returncode == 0
+    assert kept_bytes(run) == whole
+
+
+def _rounds(run: Path) -> int:
+    path = run / "metrics.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 @pytest.fixture

@@ -133,10 +133,13 @@ class SlabStore:
 
     def _damaged(self, client: int, round: int, error: Unreadable) -> DamagedRun:
         path = self._file.path
-        again = f', or set state.lost = "zero" in {path.parent / "spec.toml"} to go on from zeros' if path else ""
+        what = f"the state of client {client} from round {round} is lost ({error})"
+        if path is None:
+            return DamagedRun(f'{what}; set state.lost = "zero" to go on from zeros')
+        spec = path.parent / "spec.toml"
         return DamagedRun(
-            f"{path or 'client states'}: the state of client {client} from round {round} is lost ({error}); "
-            f"restore the file{again}"
+            f'{path}: {what}; restore the file, or set state.lost = "zero" in {spec} to go on from zeros, '
+            f"then: dragfl resume {path.parent}"
         )
 
 
