@@ -80,6 +80,21 @@ def resume(
         return _drive(simulation, done.path, on_record, should_stop)
 
 
+def begin_or_resume(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    on_record: OnRecord | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Run:
+    """Run an experiment into a folder, or what is left of it there; that it diverged is a result like any other."""
+    with suppress(Diverged):  # told by its result.json
+        if (folder / SPEC).exists():
+            return resume(folder, experiment, on_record=on_record, should_stop=should_stop)
+        return run(experiment, folder, on_record=on_record, should_stop=should_stop)
+    return load_run(folder)
+
+
 def same_spec(experiment: Experiment, done: Run) -> bool:
     """Whether a run directory is of this experiment; what only the machine decides is left out where not given."""
     mine, theirs = json.loads(json.dumps(experiment.tables())), json.loads(json.dumps(done.spec))
