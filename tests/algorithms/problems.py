@@ -1,4 +1,4 @@
-"""Problems that the engine solves and a few lines of NumPy solve too: exact quadratics, and digits by soft-max regression.
+"""Problems that the engine solves and a few lines of NumPy solve too: exact quadratics, and soft-max regression.
 
 A test spells its algorithm out with `update`, the local steps of one client with a direction of the paper's own, and
 compares with what `run` has seen of the real engine, round after round.

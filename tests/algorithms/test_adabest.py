@@ -58,11 +58,11 @@ def test_without_mu_and_beta_it_is_fedavg(problem: Problem) -> None:
     close(problem.run({"name": "adabest", "mu": 0.0, "beta": 0.0}).models, problem.run({}).models, atol=1e-6)
 
 
-@pytest.mark.parametrize(("mu", "beta"), [(0.3, 0.0), (0.3, 0.5), (0.6, 0.8)])
+@pytest.mark.parametrize(("mu", "beta"), [(0.6, 0.0), (0.6, 0.5)])
 def test_where_it_settles(mu: float, beta: float) -> None:
     """At rest every g_m = 0, so each client's gradient equals its h_m. Summed over rounds, h_m = -mu sum g_m, and the
-    server's rule telescopes to theta - theta^0 = sum mean g + beta (theta - theta^0). Hence the mean gradient at rest is
-    -kappa (theta - theta^0) with kappa = mu (1 - beta), or
+    server's rule telescopes to theta - theta^0 = sum mean g + beta (theta - theta^0). Hence the mean gradient at rest
+    is -kappa (theta - theta^0) with kappa = mu (1 - beta), or
 
         theta = (H + kappa I)^-1 (mean A_m b_m + kappa theta^0),    H = mean A_m:
 
@@ -74,12 +74,10 @@ def test_where_it_settles(mu: float, beta: float) -> None:
         problem.start,
         {"name": "adabest", "mu": mu, "beta": beta},
         clients={"local_steps": 5, "lr": 0.1},
-        rounds=400,
+        rounds=80,
     )
     A, b = (np.array(part) for part in zip(*problem.bowls, strict=True))
     kappa = mu * (1 - beta)
-    rest = np.linalg.solve(
-        A.mean(0) + kappa * np.eye(2), np.einsum("mij,mj->i", A, b) / len(A) + kappa * problem.start
-    )
+    rest = np.linalg.solve(A.mean(0) + kappa * np.eye(2), np.einsum("mij,mj->i", A, b) / len(A) + kappa * problem.start)
     close(watch(spec).models[-1], rest, atol=1e-4)
     assert np.abs(rest - problem.best).max() > 0.05

@@ -29,7 +29,8 @@ def test_rounds(problem: Problem) -> None:
     for t, cohort in enumerate(run.cohorts):
         sent, updates, change = w, [], np.zeros_like(w)
         for m in cohort:
-            g = problem.update(t, m, sent, lambda grad, x, m=m, w=sent: grad(x) + alpha * (x - w + h[m]) + s - mine[m])
+            pull = alpha * (h[m] - sent) + s - mine[m]
+            g = problem.update(t, m, sent, lambda grad, x, pull=pull: grad(x) + alpha * x + pull)
             new = mine[m] - s - g / (STEPS * problem.lr(t))
             h[m], change, mine[m] = h[m] + g, change + new - mine[m], new
             updates.append(g)

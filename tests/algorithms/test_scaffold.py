@@ -37,7 +37,7 @@ def test_rounds(problem: Problem, option: str) -> None:
     for t, cohort in enumerate(run.cohorts):
         sent, change, updates = w, np.zeros_like(w), []
         for m in cohort:
-            g = problem.update(t, m, sent, lambda grad, x, m=m: grad(x) - mine[m] + c)
+            g = problem.update(t, m, sent, lambda grad, x, m=m, c=c: grad(x) - mine[m] + c)
             new = problem.gradient(m)(sent) if option == "I" else mine[m] - c - g / (3 * problem.lr(t))
             change, mine[m] = change + new - mine[m], new
             updates.append(g)

@@ -1,0 +1,48 @@
+"""Any correction runs with any aggregate and any server step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from examples.quadratic import experiment
+
+from dragfl.algorithms import PARTS
+from tests.algorithms.problems import STEPS, Problem, close, watch
+
+EIGHT = [([[1.0 + m / 8, 0.0], [0.0, 2.0 - m / 8]], [np.cos(m), np.sin(m)]) for m in range(8)]
+ROOT = ([[1.0, 0.0], [0.0, 1.0]], [0.2, 0.1])
+
+
+@pytest.mark.parametrize("aggregate", PARTS["aggregate"])
+@pytest.mark.parametrize("correction", PARTS["correction"])
+def test_two_rounds(correction: str, aggregate: str) -> None:
+    ends = {}
+    for server in PARTS["server"]:
+        parts = {"correction": correction, "aggregate": aggregate, "server": server}
+        clients = {"local_steps": [1, 4], "lr": 0.1, "per_round": 7}
+        run = watch(experiment(EIGHT, [1.5, -1.0], parts, ROOT, clients=clients, rounds=2))
+        assert [record.metrics["used"] for record in run.records] == [7, 7], server
+        assert "skipped" not in run.records[-1].metrics, server
+        assert np.isfinite(run.models[-1]).all(), server
+        assert (np.abs(np.diff(run.models, axis=0)).max(1) > 1e-4).all(), f"{server}: it does not move"
+        ends[server] = tuple(run.models[-1])
+    assert len(set(ends.values())) >= len(ends) - 2, "sgd and last_two differ in their report alone"
+
+
+def test_scaffold_under_drag_with_momentum(problem: Problem) -> None:
+    """Three papers at once, spelled out: corrected local steps, dragged updates, heavy-ball server."""
+    drag = {"name": "drag", "c": 0.2, "alpha": 0.5}
+    parts = {"correction": "scaffold", "aggregate": drag, "server": {"name": "momentum", "beta": 0.5}}
+    run, w = problem.run(parts), problem.start
+    c, mine, r, momentum = np.zeros_like(w), np.zeros((problem.clients, len(w))), None, np.zeros_like(w)
+    for t, cohort in enumerate(run.cohorts):
+        g = np.array([problem.update(t, m, w, lambda grad, x, m=m, c=c: grad(x) - mine[m] + c) for m in cohort])
+        new = mine[cohort] - c - g / (STEPS * problem.lr(t))
+        c, mine[cohort] = c + (new - mine[cohort]).sum(0) / problem.clients, new
+        r = g.mean(0) if r is None else r
+        size = np.linalg.norm(g, axis=1)
+        lam = 0.2 * (1 - g @ r / (size * np.linalg.norm(r)))
+        step = ((1 - lam)[:, None] * g + (lam * size)[:, None] * r / np.linalg.norm(r)).mean(0)
+        r, momentum = 0.5 * r + 0.5 * step, 0.5 * momentum + step
+        w = w + momentum
+        close(run.models[t + 1], w, atol=3e-5)

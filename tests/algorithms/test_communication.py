@@ -1,0 +1,36 @@
+"""What a round sends, in vectors of the model's length for each client, from the bytes that the engine counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragfl.algorithms import PRESETS
+from tests.algorithms.problems import line
+
+VECTORS = {  # (down, up)
+    "fedavg": (1, 1),
+    "fedprox": (1, 1),
+    "scaffold": (2, 2),  # c; the change of c_m
+    "adabest": (1, 1),
+    "feddyn": (1, 1),
+    "feddc": (2, 2),  # s; the change of s_m
+    "mime": (3, 2),  # momentum and c; the full gradient
+    "mimelite": (2, 2),  # momentum; the full gradient
+    "fedavgm": (1, 1),
+    "fedadam": (1, 1),
+    "fedyogi": (1, 1),
+    "fedadagrad": (1, 1),
+    "fednova": (1, 1),
+    "fedcm": (2, 1),  # the last direction
+    "fedexp": (1, 1),
+    "drag": (1, 1),
+    "br_drag": (1, 1),
+    "fltrust": (1, 1),
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_vectors_down_and_up(name: str) -> None:
+    for record in line({"name": name}).records:
+        unit = 4 * 1 * 2  # bytes of a float32 x the length of the model x clients
+        assert (record.metrics["bytes_down"] / unit, record.metrics["bytes_up"] / unit) == VECTORS[name]
