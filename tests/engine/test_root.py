@@ -59,7 +59,7 @@ def test_root_steps_are_local_steps(experiment: Load) -> None:
     x, y = simulation.federation.worker.root
     batches = list(rng(3, "root", 2).integers(0, 30, (2, 5)))
     expected = sgd(simulation.federation.model.module, w, x, y, batches, 0.2)
-    torch.testing.assert_close(simulation.federation.worker.train_root(w, None, NOW), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(simulation.federation.worker.train_root(w, NOW), expected, atol=1e-6, rtol=0)
 
 
 def test_fixed_batch(experiment: Load) -> None:
@@ -69,7 +69,7 @@ def test_fixed_batch(experiment: Load) -> None:
     x, y = simulation.federation.worker.root
     (batch,) = rng(3, "root", 2).integers(0, 30, (1, 13))
     expected = sgd(simulation.federation.model.module, w, x, y, [batch, batch], 0.2)
-    torch.testing.assert_close(simulation.federation.worker.train_root(w, None, NOW), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(simulation.federation.worker.train_root(w, NOW), expected, atol=1e-6, rtol=0)
 
 
 def test_accumulate(experiment: Load) -> None:
@@ -81,7 +81,7 @@ def test_accumulate(experiment: Load) -> None:
     first = sgd(module, w, x, y, [one], 0.2)
     second = sgd(module, w + first, x, y, [two], 0.2)
     expected = 2 * first + second
-    torch.testing.assert_close(simulation.federation.worker.train_root(w, None, NOW), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(simulation.federation.worker.train_root(w, NOW), expected, atol=1e-6, rtol=0)
 
 
 def test_a_range_of_steps_means_the_most(experiment: Load) -> None:
@@ -91,7 +91,7 @@ def test_a_range_of_steps_means_the_most(experiment: Load) -> None:
     x, y = simulation.federation.worker.root
     batches = list(rng(3, "root", 2).integers(0, 30, (4, 5)))
     expected = sgd(simulation.federation.model.module, w, x, y, batches, 0.2)
-    torch.testing.assert_close(simulation.federation.worker.train_root(w, None, NOW), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(simulation.federation.worker.train_root(w, NOW), expected, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(
