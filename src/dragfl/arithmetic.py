@@ -30,13 +30,12 @@ def _exact(total: Tensor, X: Tensor, redo: Callable[[Tensor], Tensor]) -> Tensor
     return total
 
 
-def _squares(X: Tensor) -> Tensor:
-    """(n,) float64 squared row norms, run by run."""
+def _runs(X: Tensor) -> list[Tensor]:
+    """Norms of runs of columns, (n, runs) in the dtype of X; the last columns are a run of their own."""
     n, d = X.shape
     whole = d - d % RUN
-    runs: Tensor = torch.linalg.vector_norm(X[:, :whole].reshape(n, whole // RUN, RUN), dim=2)
-    squares = runs.double().square_().sum(1)
-    return squares + torch.linalg.vector_norm(X[:, whole:], dim=1).double().square_() if whole < d else squares
+    runs = [torch.linalg.vector_norm(X[:, :whole].reshape(n, whole // RUN, RUN), dim=2)] if whole else []
+    return runs + ([torch.linalg.vector_norm(X[:, whole:], dim=1, keepdim=True)] if whole < d else [])
 
 
 def _large_norm(row: Tensor) -> Tensor:
@@ -46,8 +45,8 @@ def _large_norm(row: Tensor) -> Tensor:
     return (largest * scaled).clamp_max(torch.finfo(row.dtype).max) if torch.isfinite(largest) else largest
 
 
-def _norms(squares: Tensor, X: Tensor) -> Tensor:
-    return _exact(squares.sqrt_(), X, _large_norm)
+def _norms(runs: list[Tensor], X: Tensor) -> Tensor:
+    return _exact(torch.cat(runs, dim=1).double().square_().sum(1).sqrt_(), X, _large_norm)
 
 
 def _dots(parts: list[Tensor], X: Tensor, v: Tensor) -> Tensor:
@@ -56,7 +55,7 @@ def _dots(parts: list[Tensor], X: Tensor, v: Tensor) -> Tensor:
 
 def row_norms(X: Tensor) -> Tensor:
     """(n,) float64 Euclidean norms. A norm is finite exactly where every number of its row is."""
-    return _norms(_squares(X), X)
+    return _norms(_runs(X), X)
 
 
 def row_dots(X: Tensor, v: Tensor) -> Tensor:
@@ -66,11 +65,11 @@ def row_dots(X: Tensor, v: Tensor) -> Tensor:
 
 def norms_and_dots(X: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """`row_norms` and `row_dots` in one sweep over memory: a piece is still in cache when it is used again."""
-    squares, dots = [], []
+    runs, dots = [], []
     for piece, part in zip(_pieces(X), _pieces(v), strict=True):
-        squares.append(_squares(piece))
+        runs += _runs(piece)
         dots.append(piece @ part)
-    return _norms(torch.stack(squares).sum(0), X), _dots(dots, X, v)
+    return _norms(runs, X), _dots(dots, X, v)
 
 
 def norm(v: Tensor) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dragfl.aggregates.divergence import Divergence
 from dragfl.aggregates.dragging import divergences, inverse_norms
-from dragfl.arithmetic import combine, cosines, finite_rows, norm, norms_and_dots, row_norms, unit
+from dragfl.arithmetic import FLOAT32_SAFE, combine, cosines, finite_rows, norm, norms_and_dots, row_norms, unit
 from dragfl.arrays import Array, like, matrix, vector
 from dragfl.errors import SpecError
 from dragfl.schedules import check_range
@@ -66,8 +66,10 @@ def drag(updates: Array, reference: Array, c: float, kind: Divergence = "linear"
         return like(torch.zeros_like(r), updates)
     _, lam = divergences(norms, dots, c, kind)
     step = combine((1.0 - lam).unsqueeze(0) / len(X), X)[0]
-    pull = float(lam @ norms) / len(X)  # may be more than float32 holds
-    return like((step.double() + pull * rhat.double()).to(X.dtype), updates)
+    pull = float(lam @ norms) / len(X)
+    if pull > FLOAT32_SAFE:
+        return like((step.double() + pull * rhat.double()).to(X.dtype), updates)
+    return like(step.add_(rhat, alpha=pull), updates)
 
 
 def br_drag(updates: Array, root: Array, c: float, kind: Divergence = "linear") -> Array:
