@@ -60,7 +60,15 @@ def test_fedavg_goes_to_its_own_point(steps: int, lr: float) -> None:
     assert np.linalg.norm(rests - BEST) > 0.02
 
 
+@pytest.mark.parametrize("algorithm", [{"name": "fedavgm", "beta": 0.5}, {"name": "fedadam", "server_lr": 0.1}])
+def test_a_server_optimiser_rests_at_fedavg_s_point(algorithm: dict[str, Any]) -> None:
+    """It is still the mean update that must vanish."""
+    settings = {} if algorithm["name"] == "fedavgm" else {"tau": 0.1, "beta1": 0.5}
+    close(plane({**algorithm, **settings}, 90)[-1], RESTS, atol=1e-3)
+
+
 def test_fedavg_s_point_between_its_limits() -> None:
+    assert np.linalg.norm(RESTS - BEST) == pytest.approx(0.27, abs=5e-3)
     close(fedavg_point(THREE, 0.1, 1), BEST, atol=1e-12)
     close(fedavg_point(THREE, 0.1, 10_000), np.mean([b for _, b in THREE], axis=0), atol=1e-9)
     away = [np.linalg.norm(fedavg_point(THREE, 0.1, steps) - BEST) for steps in (1, 2, 5, 10, 30)]
@@ -116,10 +124,19 @@ def test_drag_with_a_pull_that_fades_closes_in() -> None:
 
 
 def test_in_the_plane_drag_circles() -> None:
-    """The reference cannot turn at once, and no client's update vanishes: it comes to no rest, at any distance."""
-    points = plane({"name": "drag", "c": 0.1, "alpha": 0.5}, 100)[50:]
-    assert np.linalg.norm(np.diff(points, axis=0), axis=1).min() > 0.01
-    assert np.linalg.norm(points - BEST, axis=1).max() > 0.4
+    """The reference cannot turn at once, and no client's update vanishes: it comes to no rest, and goes round FedAvg's
+    own point at a distance that grows with c.
+    """
+    reach = []
+    for c in (0.05, 0.1):
+        points = plane({"name": "drag", "c": c, "alpha": 0.5}, 90)[40:]
+        assert np.linalg.norm(np.diff(points, axis=0), axis=1).min() > 0.01
+        away = np.linalg.norm(points - RESTS, axis=1)
+        assert away.min() > 0.5 * away.max()
+        angles = np.unwrap(np.arctan2(*(points - RESTS).T))
+        assert abs(angles[-1] - angles[0]) > 4 * np.pi
+        reach.append(away.max())
+    assert 1.5 < reach[1] / reach[0] < 3.0
 
 
 def test_in_the_plane_a_pull_that_ends_leads_to_fedavg_s_point() -> None:
