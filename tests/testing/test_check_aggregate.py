@@ -266,7 +266,7 @@ BROKEN = [
     (DoubleStep, "step", r"the step \(ordinary updates\) is torch.float64 \(12,\), with d = 12"),
     (TensorMetric, "metrics", r"'size' is tensor\(.*\), a Tensor"),
     (InfiniteMetric, "metrics", r"'size' is inf"),
-    (NotPickled, "worker", r"the rule cannot be pickled"),
+    (NotPickled, "worker", r"the rule cannot be sent to a worker"),
 ]
 
 

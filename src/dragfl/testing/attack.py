@@ -34,7 +34,7 @@ def check_attack(
     knowledge = bench.call("knowledge", "the part itself")
     if knowledge not in get_args(Knowledge):
         bench.fail("knowledge", f"knowledge is {knowledge!r}")
-    bench.pickled("the attack", attack)
+    bench.piped("the attack", attack)
     state = bench.start()
     for t, case in enumerate(("ordinary updates", "zero updates", "one attacker", "ordinary updates")):
         own = updates(bench.rows("own", t, 1 if case == "one attacker" else attackers))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
+import multiprocessing
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ COMMON = {
     "alone, and gives the same bits for the same arguments",
     "state": "a state is a frozen dataclass whose fields are Tensor, float, int or None, and all that a part "
     "carries from round to round, so that a run can be saved and resumed",
-    "worker": "the part and what passes to and from workers can be pickled, and a copy gives the same bits",
+    "worker": "the part and what passes to and from workers can be sent through a pipe, and a copy gives the same bits",
 }
 
 
@@ -128,15 +128,20 @@ class Bench:
         elif not torch.isfinite(value).all():
             self.fail(name, f"{what} holds {not_finite(value)}")
 
-    def pickled(self, what: str, value: object) -> Any:
-        """The value after a journey through pickle."""
+    def piped(self, what: str, value: object) -> Any:
+        """The value after a journey through a pipe, as to a worker process."""
+        near, far = multiprocessing.Pipe()
         try:
-            copy = pickle.loads(pickle.dumps(value))
+            near.send(value)
+            copy = far.recv()
         except Exception as error:
-            self.fail("worker", f"{what} cannot be pickled: {error}", error)
+            self.fail("worker", f"{what} cannot be sent to a worker: {error}", error)
             return value
+        finally:
+            near.close()
+            far.close()
         if seen := differ(value, copy, what):
-            self.fail("worker", f"pickling changed {seen}")
+            self.fail("worker", f"the way to a worker changed {seen}")
         return copy
 
     def now(self, t: int) -> Now:

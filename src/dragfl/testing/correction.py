@@ -45,7 +45,7 @@ def check_correction(
     fields = bench.call("fields", "the part itself")
     if not isinstance(fields, Mapping) or not set(fields.values()) <= {"vector", "scalar"}:
         bench.fail("fields", f"fields is {fields!r}")
-    bench.pickled("the correction", correction)
+    bench.piped("the correction", correction)
     shapes = {name: (dim,) if kind == "vector" else () for name, kind in fields.items()}
     mine: list[Tensors] = [{n: torch.zeros(s) for n, s in shapes.items()} for _ in range(clients)]
     w, state = torch.zeros(dim), bench.start()
