@@ -76,14 +76,21 @@ class FlatModel:
         return [vector[a:b].view(shape) for (a, b), shape in zip(spans(self.segments), self.shapes, strict=True)]
 
     def named(self, vector: Tensor, buffers: Tensor | None = None) -> dict[str, Tensor]:
-        """A flat vector, and flat buffers where the model has some, as a state dict for people."""
-        state = {name: view.clone() for name, view in zip(self.names, self.views(vector), strict=True)}
-        if buffers is not None:
-            shapes = {name: value.shape for name, value in self.module.named_buffers()}
-            sizes = [shapes[name].numel() for name in self.buffer_names]
-            pieces = torch.split(buffers, sizes)
-            state |= {n: v.view(shapes[n]).clone() for n, v in zip(self.buffer_names, pieces, strict=True)}
-        return state
+        """A flat vector, and flat buffers where the model has some, as the module's whole state dict, for people.
+
+        What no round changes is in it too, as it was at the start: frozen parameters and integer buffers.
+        """
+        module, flat = self.module, self.b if buffers is None else buffers
+        own = {id(p): view for p, view in zip(self.parameters, self.views(vector), strict=True)}
+        own |= {id(value): start for value, start in self.counters}
+        held = dict(module.named_buffers())
+        first = 0
+        for name in self.buffer_names:
+            own[id(held[name])] = flat[first : first + held[name].numel()].view(held[name].shape)
+            first += held[name].numel()
+        named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+        kept = module.state_dict().keys()  # buffers that are not persistent are not in it
+        return {name: own.get(id(value), value).detach().clone() for name, value in named if name in kept}
 
 
 def _refuse_buffers(module: nn.Module) -> None:

@@ -2,7 +2,8 @@
 
 A poison is a frozen dataclass called as (x, y, predict, rng) -> (x, y): stored inputs and labels in, new ones out,
 nothing changed in place. `predict(x)` gives the (n, classes) scores of the model just sent out; only the dynamic flip
-asks for it. Where `classes` is not given it is read off the scores or the labels.
+asks for it. A poison that depends on the data has `suited(classes, x)`, called once before the first round: the poison
+for these data, or an error that says why there is none.
 """
 
 from __future__ import annotations
@@ -84,6 +85,12 @@ class LabelFlip:
                 last = f" to {self.classes - 1}" if self.classes else ""
                 raise SpecError(f"poison label_flip: {name}={value!r}; give a class from 0{last}")
 
+    def suited(self, classes: int, x: Tensor) -> LabelFlip:
+        """The same with L known."""
+        if self.classes not in (None, classes):
+            raise SpecError(f"attack.classes: {self.classes}, but the data have {classes} classes; leave it out")
+        return replace(self, classes=classes)
+
     def __call__(
         self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
@@ -156,6 +163,15 @@ class Backdoor:
 
     def craft(self, state: State, view: View, now: Now) -> tuple[Updates, State]:
         return replace(view.own, delta=self.scale * view.own.delta), state
+
+    def suited(self, classes: int, x: Tensor) -> Backdoor:
+        """Itself, if the target is a class, the square fits the images and its value can be stored in them."""
+        if self.target >= classes:
+            raise SpecError(f"attack.target: {self.target}; the data have classes 0 to {classes - 1}")
+        if self.value is not None and x.dtype == torch.uint8 and not 0 <= self.value <= 255:
+            raise SpecError(f"attack.value: {self.value:g}; the images are stored as bytes, give 0 to 255")
+        self.stamp(x[:1])
+        return self
 
     def stamp(self, x: Tensor) -> Tensor:
         """A copy of images (n, channels, height, width) with the trigger on every one."""

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -14,9 +15,12 @@ from dragfl.types import RoundRecord
 
 
 class Watch:
-    """Shows the records of one run after the other. Use as a context and call with every record."""
+    """Shows the records of one run after the other. Use as a context and call with every record.
 
-    LINES = 10  # at most about this many plain lines a run
+    After `overall` runs are many, and in a pipe each is one line, written when it has ended.
+    """
+
+    LINES = 10  # at most about this many plain lines for a run by itself
 
     def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
         self.quiet, self.as_json = quiet, as_json
@@ -24,6 +28,8 @@ class Watch:
         self._label, self._rounds, self._accuracy = "", 0, ""
         self._started = 0.0
         self.seen = 0  # records since `begin`
+        self._runs, self._run = 0, 0  # of how many, and which, from 1
+        self._before = 0  # rounds of all runs before the present one
         self._overall: TaskID | None = None
         self._task: TaskID | None = None
         self._bar = Progress(
@@ -42,19 +48,26 @@ class Watch:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._bar.stop()
 
-    def overall(self, label: str, rounds: int) -> None:
-        """Several runs follow: show them as a whole too."""
-        self._overall = self._bar.add_task(label, total=rounds, completed=0, state="")
+    def overall(self, runs: int, rounds: int) -> None:
+        """Several runs follow, of so many rounds together: show them as a whole too."""
+        self._runs = runs
+        self._overall = self._bar.add_task(f"{runs} runs", total=rounds, completed=0, state="")
 
     def begin(self, label: str, rounds: int, done: int = 0) -> None:
         """A new run comes, of which `done` rounds are behind it."""
+        self._before += self._rounds
         self._label, self._rounds, self._accuracy, self._next_line = label, rounds, "", 0.0
-        self._started, self.seen = time.perf_counter(), 0
+        self._started, self.seen, self._run = time.perf_counter(), 0, self._run + 1
         if self._overall is not None and self._task is not None:
             self._bar.remove_task(self._task)  # of many runs only the whole and the present one are shown
         self._task = self._bar.add_task(label, total=rounds, completed=done, state="")
+        self._advance(done)
+
+    def _advance(self, done: int) -> None:
+        """So many rounds of this run are done; a run that ended early counts as whole when the next one begins."""
         if self._overall is not None:
-            self._bar.advance(self._overall, done)
+            ended = f"{max(self._run - 1, 0)} finished"
+            self._bar.update(self._overall, completed=self._before + done, state=ended)
 
     def __call__(self, record: RoundRecord) -> None:
         self.seen += 1
@@ -68,12 +81,24 @@ class Watch:
         if self.live:
             assert self._task is not None
             self._bar.update(self._task, completed=record.round, state=state)
-            if self._overall is not None:
-                self._bar.advance(self._overall)
-        elif record.accuracy is not None and record.round >= self._next_line:
+            self._advance(record.round)
+        elif self._overall is None and record.accuracy is not None and record.round >= self._next_line:
             self._next_line = record.round + self._rounds / self.LINES
-            seconds = time.perf_counter() - self._started
-            print(f"{self._label}: round {record.round}/{self._rounds}  {state}  {seconds:.1f} s", flush=True)
+            print(f"{self._label}: round {record.round}/{self._rounds}  {state}  {self._seconds()}", flush=True)
+
+    def end(self, result: dict[str, Any]) -> None:
+        """The present one of several runs has ended: `run 3/48  drag-seed2  accuracy 0.912  1.2 s`."""
+        if self.quiet or self.as_json or self.live:
+            return
+        if result.get("stopped_by") == "diverged":
+            how = f"diverged in round {result['rounds'] + 1}"
+        else:
+            how = f"accuracy {result['accuracy']:.3f}"
+        seconds = self._seconds() if self.seen else "already done"
+        print(f"run {self._run}/{self._runs}  {self._label}  {how}  {seconds}", flush=True)
+
+    def _seconds(self) -> str:
+        return f"{time.perf_counter() - self._started:.1f} s"
 
 
 def drift(record: RoundRecord) -> str:

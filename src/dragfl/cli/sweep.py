@@ -37,11 +37,12 @@ def run(args: argparse.Namespace) -> int:
     from dragfl.cli.stopping import polite_interrupt
 
     with polite_interrupt() as should_stop, Watch(quiet=args.quiet) as watch:
-        watch.overall(f"{len(planned)} runs", sum(p.experiment.rounds for p in planned))
+        watch.overall(len(planned), sum(p.experiment.rounds for p in planned))
         play(
             planned,
             on_begin=lambda p, done: watch.begin(p.name, p.experiment.rounds, done),
             on_record=watch,
+            on_end=lambda run: watch.end(run.result or {}),
             should_stop=should_stop,
         )
     return show([p.folder for p in planned], out, quiet=args.quiet)

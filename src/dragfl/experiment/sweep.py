@@ -2,7 +2,8 @@
 
     dragfl.sweep("drift.toml", {"algorithm.name": ["fedavg", "drag"], "seed": [0, 1, 2]}, out="sweeps/drift")
 
-The same call goes on where an interrupted one stopped: what is finished is kept, what is begun is resumed.
+The same call goes on where an interrupted one stopped: what is finished is kept, what is begun is resumed. A run's
+folder is named by its values alone, so a later call may add values to a key.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
-from dragfl.errors import Diverged, SpecError
+from dragfl.errors import Diverged, Interrupted, SpecError
 from dragfl.experiment.overrides import parse_override, replace_values
 from dragfl.experiment.rundir import SPEC, Run, load_run
 from dragfl.experiment.spec import Experiment, read, resolve
 from dragfl.types import OnRecord
 
 Grid = Mapping[str, Sequence[Any]]
+LONGEST_NAME = 120  # of a folder; file systems allow 255 bytes
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Planned:
 
 
 OnBegin = Callable[[Planned, int], None]  # the run that comes, and how many of its rounds are done
+OnEnd = Callable[[Run], None]  # the run as it ended, in this call or an earlier one
 
 
 def sweep(
@@ -45,10 +49,12 @@ def sweep(
     *,
     on_begin: OnBegin = lambda planned, done: None,
     on_record: OnRecord | None = None,
+    on_end: OnEnd = lambda run: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Run]:
     """Run the grid, or what is left of it; a run that diverges is a result like any other."""
-    return play(plan(source, grid, out), on_begin=on_begin, on_record=on_record, should_stop=should_stop)
+    planned = plan(source, grid, out)
+    return play(planned, on_begin=on_begin, on_record=on_record, on_end=on_end, should_stop=should_stop)
 
 
 def plan(source: str | Path | Mapping[str, Any], grid: Grid, out: str | Path) -> list[Planned]:
@@ -62,7 +68,10 @@ def plan(source: str | Path | Mapping[str, Any], grid: Grid, out: str | Path) ->
         chosen = dict(zip(grid, combination, strict=True))
         name = run_name(chosen) or str(tables.get("name", "run"))
         paths = [(key.split("."), value) for key, value in chosen.items()]
-        experiment = resolve(replace_values({**tables, "name": name}, paths))
+        try:
+            experiment = resolve(replace_values({**tables, "name": name}, paths))
+        except SpecError as error:
+            raise SpecError(f"sweep, run '{name}': {error}") from None
         planned.append(Planned(name, folder / name, experiment))
     names = [p.name for p in planned]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -76,22 +85,46 @@ def play(
     *,
     on_begin: OnBegin,
     on_record: OnRecord | None,
+    on_end: OnEnd,
     should_stop: Callable[[], bool],
 ) -> list[Run]:
-    """Run or resume each in turn. `Interrupted` passes through: the same call goes on later."""
+    """Run or resume each in turn; `Interrupted` says how far it came."""
     from dragfl.experiment.runner import resume, run
 
+    _check_begun(planned)
     runs = []
-    for p in planned:
+    for i, p in enumerate(planned):
         begun = (p.folder / SPEC).exists()
         on_begin(p, len(load_run(p.folder).metrics) if begun else 0)
-        with suppress(Diverged):  # told by its result.json
-            if begun:
-                resume(p.folder, p.experiment, on_record=on_record, should_stop=should_stop)
-            else:
-                run(p.experiment, p.folder, on_record=on_record, should_stop=should_stop)
+        try:
+            with suppress(Diverged):  # told by its result.json
+                if begun:
+                    resume(p.folder, p.experiment, on_record=on_record, should_stop=should_stop)
+                else:
+                    run(p.experiment, p.folder, on_record=on_record, should_stop=should_stop)
+        except Interrupted:
+            raise _interrupted(i, planned) from None
         runs.append(load_run(p.folder))
+        on_end(runs[-1])
+        if i + 1 < len(planned) and should_stop():
+            raise _interrupted(i + 1, planned)
     return runs
+
+
+def _interrupted(finished: int, planned: list[Planned]) -> Interrupted:
+    return Interrupted(f"sweep stopped with {finished} of {len(planned)} runs finished; go on with the same command")
+
+
+def _check_begun(planned: list[Planned]) -> None:
+    """What an earlier call left must be of the same experiments: a finished run is never run again."""
+    from dragfl.experiment.runner import same_spec
+
+    for p in planned:
+        if (p.folder / SPEC).exists() and not same_spec(p.experiment, load_run(p.folder)):
+            raise SpecError(
+                f"{p.folder}: holds a run of another experiment (has the file changed since?); "
+                "choose another --out, or delete it"
+            )
 
 
 def parse_grid(words: Sequence[str]) -> dict[str, list[Any]]:
@@ -99,6 +132,7 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[Any]]:
     grid: dict[str, list[Any]] = {}
     for word in words:
         key, equals, values = word.partition("=")
+        key = key.strip()
         if not equals or not values:
             raise SpecError(f"sweep: {word!r}; write key=value,value,... for example seed=0,1,2")
         if key in grid:
@@ -127,15 +161,22 @@ def split_commas(text: str) -> list[str]:
 
 def run_name(chosen: Mapping[str, Any]) -> str:
     """A folder name that says what this run is: `drag-seed0`, `c0.25-lr0.1`."""
-    return "-".join(_word(key, value) for key, value in chosen.items())
+    name = "-".join(_word(key, value) for key, value in chosen.items())
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 17]}-{blake2b(name.encode(), digest_size=8).hexdigest()}"
 
 
 def _word(key: str, value: Any) -> str:
     last = key.rsplit(".", 1)[-1]
-    text = value if isinstance(value, str) else _toml(value)
-    return re.sub(r"[^A-Za-z0-9._+-]+", "_", text if last == "name" else f"{last}{text}").strip("_")
+    text = _text(value)
+    return re.sub(r"[^A-Za-z0-9._+-]+", "_", text if last in ("name", "kind") else f"{last}{text}").strip("_")
 
 
-def _toml(value: Any) -> str:
-    """A value as it is written in TOML, on one line."""
-    return tomli_w.dumps({"v": value}).replace("\n", " ").removeprefix("v = ").strip()
+def _text(value: Any) -> str:
+    """A value in a few letters: a table by its words, an object by its name."""
+    if isinstance(value, Mapping):
+        return "_".join(_word(key, inner) for key, inner in value.items())
+    if isinstance(value, str | int | float | list | tuple):
+        return value if isinstance(value, str) else tomli_w.dumps({"v": value}).removeprefix("v = ").strip()
+    return str(getattr(value, "name", type(value).__name__))

@@ -29,7 +29,7 @@ from dragfl.report.groups import Group
 from dragfl.report.numbers import bytes_text
 from dragfl.report.series import Points, Series, by_bytes_points, metric, number, series
 
-HEIGHT, PANEL_HEIGHT = 3.5, 2.1
+HEIGHT, PANEL_HEIGHT, NAME_HEIGHT = 3.5, 2.1, 0.28
 TOGETHER, MOST_PANELS = 4, 5  # up to so many groups share a panel; more attacks than this do as well
 OFF_AXIS = 100.0  # a loss this many times the loss at the start is off the axis
 
@@ -114,7 +114,7 @@ def _panels(
     """Draw the lines in one panel, or one above the other by attack, and write their names at their ends."""
     apart = _apart(groups)
     names = list(dict.fromkeys(group.against if apart else "" for group, _, _ in lines))
-    figure = canvas(0.4 + PANEL_HEIGHT * len(names) if len(names) > 1 else HEIGHT)
+    figure = canvas(0.4 + PANEL_HEIGHT * len(names) if len(names) > 1 else max(HEIGHT, NAME_HEIGHT * len(lines)))
     axes = figure.subplots(len(names), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     members = [[line for line in lines if not apart or line[0].against == name] for name in names]
     for ax, name, inside in zip(axes, names, members, strict=True):
@@ -153,7 +153,9 @@ def band_words(groups: Sequence[Group]) -> str:
     """How seeds and unfinished runs are drawn, where there are any."""
     words = ""
     if any(len(group.runs) > 1 for group in groups):
-        words += " Lines are means over seeds, bands the range from the lowest to the highest seed."
+        banded = all(pen.band for pen in pens(groups, apart=_apart(groups)))
+        bands = ", bands the range from the lowest to the highest seed." if banded else "; the table has the spread."
+        words += f" Lines are means over seeds{bands}"
     if any(not run.finished for group in groups for run in group.runs):
         words += " Unfinished runs are drawn as far as they have come, thin beside finished ones."
     return words

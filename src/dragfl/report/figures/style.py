@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from dragfl.report.groups import Group
@@ -22,7 +24,7 @@ HONEST, ATTACKER = BLUE, VERMILLION
 INK, FAINT = "#222222", "#D9D9D9"
 WIDTH = 7.0  # inches: the text width of a one-column page
 
-Dash = str | tuple[float, tuple[float, ...]]
+Dash = Literal["-"] | tuple[float, tuple[float, ...]]
 
 _HOME = {"DRAG": BLUE, "BR-DRAG": GREEN, "FedAvg": BLACK, "FLTrust": ORANGE, "SCAFFOLD": PURPLE, "FedProx": SKY}
 _CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK, GREY, VERMILLION)
@@ -65,16 +67,23 @@ def look() -> AbstractContextManager[None]:
     )
 
 
+MANY = 8  # with more lines than this in a panel only the house's own are thick, and there are no bands
+OWN = ("DRAG", "BR-DRAG")
+
+
 @dataclass(frozen=True)
 class Pen:
     colour: str
     dash: Dash
+    width: float = 1.7
+    band: bool = True
 
 
 def pens(groups: Sequence[Group], *, apart: bool = False) -> list[Pen]:
     """A colour for each algorithm and a dash for each variant; where dashes run out, a colour for each group.
 
-    With `apart` groups under different attacks are in different panels, so dashes are left to other settings.
+    With `apart` groups under different attacks are in different panels, so dashes are left to other settings. Where
+    colours run out instead, they come again with another dash.
     """
     variants = [group.settings if apart else f"{group.against} {group.settings}" for group in groups]
     kinds = list(dict.fromkeys(variants))
@@ -85,15 +94,26 @@ def pens(groups: Sequence[Group], *, apart: bool = False) -> list[Pen]:
         places = list(dict.fromkeys(names))
         dashes = [_DASHES[places.index(name) // len(_CYCLE) % len(_DASHES)] for name in names]
     colours = _colours(list(dict.fromkeys(names)))
-    return [Pen(colours[name], dash) for name, dash in zip(names, dashes, strict=True)]
+    if len(kinds) == 1:
+        dashes = [_DASHES[colours[name][1] % len(_DASHES)] for name in names]
+    crowded = len(groups) > MANY * (len({group.against for group in groups}) if apart else 1)
+    return [
+        Pen(colours[name][0], dash, (2.3 if group.algorithm in OWN else 1.1) if crowded else 1.7, not crowded)
+        for name, dash, group in zip(names, dashes, groups, strict=True)
+    ]
 
 
-def _colours(names: Sequence[str]) -> dict[str, str]:
-    """Known algorithms have a colour of their own, others take what is left, in order."""
-    chosen = {name: _HOME[name] for name in names if name in _HOME}
-    free = [colour for colour in _CYCLE if colour not in chosen.values()] or list(_CYCLE)
+def _colours(names: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """(colour, how often it was taken before) of each name.
+
+    Known algorithms have a colour of their own, others take what is left, in order, and then all of them again.
+    """
+    chosen = {name: (_HOME[name], 0) for name in names if name in _HOME}
+    taken = {colour for colour, _ in chosen.values()}
+    places = [(colour, 0) for colour in _CYCLE if colour not in taken]
     rest = [name for name in names if name not in chosen]
-    return chosen | {name: free[i % len(free)] for i, name in enumerate(rest)}
+    places += [(_CYCLE[i % len(_CYCLE)], 1 + i // len(_CYCLE)) for i in range(len(rest))]
+    return chosen | dict(zip(rest, places, strict=False))
 
 
 def canvas(height: float, width: float = WIDTH) -> Figure:
@@ -120,8 +140,9 @@ def log_axis(ax: Axes, low: float, high: float) -> None:
 def plot_series(ax: Axes, line: Series, pen: Pen) -> None:
     """Mean, band of the seeds, and thin lines for what only some seeds have."""
     marker = "o" if len(line.x) == 1 else ""
-    ax.plot(line.x, line.mean, color=pen.colour, linestyle=pen.dash, marker=marker, markersize=4, zorder=3)
-    if line.low != line.high:
+    (drawn,) = ax.plot(line.x, line.mean, color=pen.colour, linestyle=pen.dash, marker=marker, markersize=4)
+    drawn.set(linewidth=pen.width, zorder=3 + pen.width / 10)
+    if pen.band and line.low != line.high:
         ax.fill_between(line.x, line.low, line.high, color=pen.colour, alpha=0.16, linewidth=0, zorder=2)
     for points in line.loose:
         x, y = zip(*points, strict=True)
@@ -134,6 +155,7 @@ def label_ends(
 ) -> None:
     """Write each name at the right edge, as near to the end of its line as the neighbours allow.
 
+    Where lines are many, a piece of the line stands before its name.
     The names are not part of the line's data, so the axes must have their final limits and place when this is called.
     """
     low, high = ax.get_ylim()
@@ -147,10 +169,14 @@ def label_ends(
     gap = 1.35 * 8.5 / 72 / (ax.get_position().height * ax.figure.get_figheight())  # type: ignore[union-attr]
     placed = spread({i: _fraction(ax, *end) for i, (_, _, end) in enumerate(ends)}, gap)
     near = ax.get_xlim()[1] - 0.1 * (ax.get_xlim()[1] - ax.get_xlim()[0])
+    crowded = any(not pen.band for pen in pens)
     for i, (name, pen, end) in enumerate(ends):
         far = end[0] < near  # a line that stopped early: its leader must not pass for data
+        if crowded:
+            _sample(ax, placed[i], pen)
+            ax.text(1.115, placed[i], name, color=pen.colour, va="center", transform=ax.transAxes)
         ax.annotate(
-            name,
+            "" if crowded else name,
             xy=end,
             xytext=(1.035, placed[i]),
             textcoords=("axes fraction", "axes fraction"),
@@ -162,12 +188,20 @@ def label_ends(
                 "color": pen.colour,
                 "linewidth": 0.7,
                 "alpha": 0.35 if far else 0.55,
-                "linestyle": (0, (1, 3)) if far else pen.dash,
+                "linestyle": (0, (1, 3)) if far else "-" if crowded else pen.dash,
                 "shrinkA": 1,
                 "shrinkB": 2,
                 "relpos": (0, 0.5),
             },
         )
+
+
+def _sample(ax: Axes, y: float, pen: Pen) -> None:
+    """A piece of the line at the right edge."""
+    piece = Line2D((1.04, 1.10), (y, y), color=pen.colour, linestyle=pen.dash, linewidth=pen.width, clip_on=False)
+    piece.set_transform(ax.transAxes)
+    ax.add_artist(piece)
+    piece.set_clip_on(False)
 
 
 def _fraction(ax: Axes, x: float, y: float) -> float:
