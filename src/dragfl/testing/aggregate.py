@@ -166,7 +166,7 @@ def _in_a_worker(bench: Bench) -> None:
     """The rule, plan and partial on their way to a worker and back."""
     cohort = updates(bench.rows("cohort"))
     here = _round(bench, bench.start(), cohort, "ordinary updates")
-    rule, plan = bench.piped("the rule", bench.part), bench.pickled("the plan", here.plan)
+    rule, plan = bench.piped("the rule", bench.part), bench.piped("the plan", here.plan)
     there = bench.piped("the partial", rule.fold(plan, cohort))
     if seen := differ(here.partial, there, "the partial"):
         bench.fail("worker", f"a copy of the rule and its plan gave other bits in {seen}")
