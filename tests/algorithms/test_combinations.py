@@ -29,6 +29,18 @@ def test_two_rounds(correction: str, aggregate: str) -> None:
     assert len(set(ends.values())) >= len(ends) - 2, "sgd and last_two differ in their report alone"
 
 
+@pytest.mark.parametrize("correction", PARTS["correction"])
+def test_a_local_rate_that_ends_at_zero(correction: str) -> None:
+    """Clients that stand still are used and counted as any others, and what they keep stays finite."""
+    lr = {"kind": "linear", "start": 0.1, "end": 0.0, "rounds": 2}
+    spec = experiment(EIGHT, [1.5, -1.0], {"correction": correction}, clients={"local_steps": 2, "lr": lr}, rounds=4)
+    run = watch(spec)
+    assert [record.metrics["used"] for record in run.records] == [8] * 4
+    assert np.isfinite(run.models).all()
+    kept = run.simulation.federation.store.read(0)
+    assert all(bool(value.isfinite().all()) for value in kept.values())
+
+
 def test_scaffold_under_drag_with_momentum(problem: Problem) -> None:
     """Three papers at once, spelled out: corrected local steps, dragged updates, heavy-ball server."""
     drag = {"name": "drag", "c": 0.2, "alpha": 0.5}

@@ -62,7 +62,8 @@ class FedDC:
         return Affine(prox=self.strength, shift=self.strength * mine["h"] + sent["s"] - mine["s"])
 
     def client_finish(self, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
-        new = mine["s"] - sent["s"] - done.delta / (done.steps * done.lr)
+        # With a local rate of zero, as at the end of a schedule, the steps tell nothing of the gradient.
+        new = mine["s"] - sent["s"] - done.delta / (done.steps * done.lr) if done.lr > 0 else mine["s"]
         return {"ds": new - mine["s"]}, {"h": mine["h"] + done.delta, "s": new}
 
     def server_finish(

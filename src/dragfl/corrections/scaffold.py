@@ -57,6 +57,8 @@ class Scaffold:
     def client_finish(self, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
         if self.option == "I":
             new = done.full_gradient()
+        elif not done.lr > 0:  # a schedule at its end: steps of length zero tell nothing of the gradient
+            new = mine["c"]
         else:
             new = mine["c"] - sent["c"] - done.delta / (done.steps * done.lr)
         return {"dc": new - mine["c"]}, {"c": new}
