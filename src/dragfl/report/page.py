@@ -6,6 +6,7 @@ import shlex
 from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dragfl.report import words
 from dragfl.report.extra import require
@@ -39,20 +40,11 @@ def render(
     *,
     title: str | None = None,
 ) -> str:
-    """The page as text. Everything from the runs is escaped by the template engine."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    engine = Environment(
-        loader=PackageLoader("dragfl.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    engine.filters |= {"data_uri": data_uri, "shell": shlex.quote}
+    """The page as text."""
     summary_rows = rows(groups)
     headings, lines = grid(summary_rows)
-    return engine.get_template(TEMPLATE).render(
+    return fill(
+        TEMPLATE,
         title=title or words.title(groups),
         summary=words.summary(groups, summary_rows),
         headings=headings,
@@ -66,6 +58,21 @@ def render(
         machine=machine(groups),
         runs=[_run_line(group, i) for group in groups for i in range(len(group.runs))],
     )
+
+
+def fill(template: str, **values: Any) -> str:
+    """A template of this package with its values; everything from the runs is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    engine = Environment(
+        loader=PackageLoader("dragfl.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    engine.filters |= {"data_uri": data_uri, "shell": shlex.quote}
+    return engine.get_template(template).render(**values)
 
 
 def data_uri(png: Path) -> str:

@@ -53,7 +53,7 @@ def draw(groups: Sequence[Group], out: str | Path) -> list[Written]:
     with look():
         makers = (curves.accuracy, curves.loss, curves.by_bytes, clients.heat_map, clients.cosines, drift.telemetry)
         drawings = [drawing for drawing in (make(groups) for make in makers) if drawing is not None]
-        written = [_save(drawing, Path(out)) for drawing in drawings]
+        written = [save(drawing, Path(out)) for drawing in drawings]
     for name in set(RUN_FIGURES) - {figure.name for figure in written}:
         for ending in (".png", ".pdf"):
             (Path(out) / f"{name}{ending}").unlink(missing_ok=True)
@@ -67,10 +67,10 @@ def explain(out: str | Path) -> list[Written]:
     from dragfl.report.figures.style import look
 
     with look():
-        return [_save(drawing, Path(out)) for drawing in (arrows.attack(), arrows.dragging())]
+        return [save(drawing, Path(out)) for drawing in (arrows.attack(), arrows.dragging())]
 
 
-def _save(drawing: Drawing, out: Path) -> Written:
+def save(drawing: Drawing, out: Path) -> Written:
     """PNG and PDF without dates in them, so that the same runs give the same bytes."""
     from dragfl.report.files import whole
 
