@@ -1,0 +1,192 @@
+"""Root data that are biased, wrong, cleaned or shared: what a spec's [root] table does to a federation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import dragfl
+from dragfl import data
+from dragfl.data import root as root_data
+from dragfl.errors import DataError, Interrupted, SpecError
+from dragfl.experiment.simulation import Simulation
+from dragfl.rng import rng
+from tests.conftest import Load, kept_bytes
+
+
+def rooted(experiment: Load, dataset: str = "digits", **root: Any) -> Simulation:
+    spec = experiment(algorithm={"name": "br_drag"}, root={"size": 200, **root}, data={"dataset": dataset}, rounds=2)
+    return dragfl.simulate(spec)
+
+
+def labels(simulation: Simulation) -> torch.Tensor:
+    return simulation.federation.worker.root[1]
+
+
+def held(simulation: Simulation) -> np.ndarray:
+    return np.concatenate([simulation.federation.split.of(m) for m in range(6)])
+
+
+def chosen(size: int = 200) -> torch.Tensor:
+    """The rows that a plain root takes of the digits."""
+    return torch.from_numpy(np.sort(rng(3, "root").choice(1438, size, replace=False)))
+
+
+@pytest.mark.parametrize(("bias", "favourite", "count"), [(0.3, 4, 60), (0.0, 0, 0), (1.0, 9, 100)])
+def test_bias(experiment: Load, bias: float, favourite: int, count: int) -> None:
+    simulation = rooted(experiment, bias=bias, favourite=favourite, size=100 if bias == 1.0 else 200)
+    assert int((labels(simulation) == favourite).sum()) == count
+    others = len(set(labels(simulation).tolist()) - {favourite})
+    assert others == (0 if bias == 1.0 else 9)
+
+
+def test_bias_is_still_of_the_data_and_apart_from_the_clients(experiment: Load) -> None:
+    simulation = rooted(experiment, bias=0.5, favourite=2)
+    digits = data.load("digits")
+    rows = torch.from_numpy(np.setdiff1d(np.arange(1438), held(simulation)))
+    assert len(rows) == 200
+    assert torch.equal(simulation.federation.worker.root[0], digits.x[rows])
+    assert torch.equal(labels(simulation), digits.y[rows])
+
+
+def test_noise_changes_that_share_of_the_labels(experiment: Load) -> None:
+    digits = data.load("digits")
+    simulation = rooted(experiment, noise=0.35)
+    assert torch.equal(simulation.federation.worker.root[0], digits.x[chosen()]), "the inputs are as they were"
+    assert int((labels(simulation) != digits.y[chosen()]).sum()) == 70
+    assert torch.equal(digits.y, data.load("digits").y)
+    assert torch.equal(labels(rooted(experiment, noise=0.0)), digits.y[chosen()])
+
+
+@pytest.mark.parametrize("source", ["train", "test"])
+def test_noise_touches_neither_clients_nor_test_data(experiment: Load, source: str) -> None:
+    simulation = rooted(experiment, noise=1.0, **{"from": source})
+    digits, kept = data.load("digits"), simulation.federation.worker.dataset
+    assert torch.equal(kept.y, digits.y)
+    assert torch.equal(kept.test_y, digits.test_y)
+    assert not set(labels(simulation).tolist()) - set(range(10))
+
+
+def test_cleaning_removes_the_wrong_ones_first(experiment: Load) -> None:
+    """A quarter of 800 labels wrong: most of them go, and hardly any of the good ones."""
+    digits = data.load("digits")
+    noisy = rooted(experiment, size=800, noise=0.25)
+    clean = rooted(experiment, size=800, noise=0.25, clean="confident")
+    truth = digits.y[chosen(800)]
+    keep = root_data.confident(digits.inputs(digits.x[chosen(800)]), labels(noisy), 10, rng(3, "root clean"))
+    assert torch.equal(labels(clean), labels(noisy)[keep])
+    assert torch.equal(clean.federation.worker.root[0], digits.x[chosen(800)][keep])
+    wrong = labels(noisy) != truth
+    assert int(wrong.sum()) == 200
+    assert (~keep[wrong]).double().mean() > 0.75
+    assert (~keep[~wrong]).double().mean() < 0.1
+
+
+def test_cleaning_good_labels_keeps_them(experiment: Load) -> None:
+    assert len(labels(rooted(experiment, size=800, clean="confident"))) > 740
+
+
+def test_what_cleaning_drops_is_not_given_to_clients(experiment: Load) -> None:
+    """The server has looked at it: disjoint means all that was chosen."""
+    simulation = rooted(experiment, size=300, noise=0.5, clean="confident")
+    assert len(labels(simulation)) < 300
+    assert not set(chosen(300).tolist()) & set(held(simulation).tolist())
+    assert len(held(simulation)) == 1438 - 300
+
+
+@pytest.mark.parametrize(
+    ("root", "shared"), [({"disjoint": False}, 1438), ({"disjoint": True}, 1238), ({"from": "test"}, 1438)]
+)
+def test_disjoint(experiment: Load, root: dict[str, Any], shared: int) -> None:
+    simulation = rooted(experiment, **root)
+    assert len(held(simulation)) == len(set(held(simulation).tolist())) == shared
+
+
+OPTIONS = {"noise": 0.3, "clean": "confident", "bias": 0.2, "favourite": 5}
+
+
+def test_everything_is_addressed_by_the_seed(experiment: Load) -> None:
+    one, again = rooted(experiment, **OPTIONS), rooted(experiment, **OPTIONS)
+    assert torch.equal(labels(one), labels(again))
+    assert torch.equal(one.federation.worker.root[0], again.federation.worker.root[0])
+    assert (held(one) == held(again)).all()
+    other = experiment(algorithm={"name": "br_drag"}, root={"size": 200, **OPTIONS}, data={"dataset": "digits"}, seed=4)
+    assert not torch.equal(labels(dragfl.simulate(other))[:20], labels(one)[:20])
+
+
+def test_one_option_leaves_the_draws_of_the_others(experiment: Load) -> None:
+    """Noise does not change which samples are chosen, nor a client's samples."""
+    plain, noisy = rooted(experiment), rooted(experiment, noise=0.3)
+    assert torch.equal(plain.federation.worker.root[0], noisy.federation.worker.root[0])
+    assert (held(plain) == held(noisy)).all()
+
+
+def test_runs_twice_and_resumes(experiment: Load, tmp_path: Path) -> None:
+    spec = experiment(
+        algorithm={"name": "br_drag"}, root={"size": 200, **OPTIONS}, data={"dataset": "digits"}, rounds=4
+    )
+    whole = dragfl.run(spec, tmp_path / "whole")
+    asked = iter([False, True])
+    with pytest.raises(Interrupted):
+        dragfl.run(spec, tmp_path / "cut", should_stop=lambda: next(asked))
+    assert kept_bytes(dragfl.resume(tmp_path / "cut").path) == kept_bytes(whole.path)
+    table = whole.spec["root"]
+    assert {key: table[key] for key in OPTIONS} == OPTIONS
+
+
+def test_a_wrong_root_is_worse_and_cleaning_helps(experiment: Load) -> None:
+    """How far the gradient of the root data is from that of the same samples with their true labels."""
+
+    def gradient(**root: Any) -> torch.Tensor:
+        simulation = rooted(experiment, size=800, **root)
+        x, y = simulation.federation.worker.root
+        inputs, start = simulation.federation.worker.dataset.inputs(x), simulation.federation.initial
+        W, b = (part.clone().requires_grad_() for part in simulation.federation.model.views(start))
+        loss = torch.nn.functional.cross_entropy(inputs.flatten(1) @ W.T + b, y)
+        return torch.cat([g.flatten() for g in torch.autograd.grad(loss, [W, b])])
+
+    truth, noisy, clean = gradient(), gradient(noise=0.4), gradient(noise=0.4, clean="confident")
+
+    def distance(g: torch.Tensor) -> float:
+        return float((g - truth).norm() / truth.norm())
+
+    assert distance(noisy) > 0.4
+    assert distance(clean) < 0.7 * distance(noisy)
+
+
+@pytest.mark.parametrize(
+    ("root", "message"),
+    [
+        ({"noise": 1.5}, r"root: noise=1\.5"),
+        ({"noise": -0.1}, r"root: noise=-0\.1"),
+        ({"bias": 2.0}, r"root: bias=2\.0"),
+        ({"clean": "confidant"}, "did you mean 'confident'"),
+        ({"size": 0}, r"root\.size: 0 is below 1"),
+        ({"favorite": 3}, r"root\.favorite: unknown key 'favorite'; did you mean 'favourite'"),
+        ({"from": "trian"}, r"root\.from: .*did you mean 'train'"),
+    ],
+)
+def test_settings_that_are_wrong_by_themselves(experiment: Load, root: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        experiment(root=root)
+
+
+@pytest.mark.parametrize(
+    ("root", "message"),
+    [
+        (
+            {"bias": 1.0, "favourite": 3},
+            r"asks for 200 of class 3 and 0 others, there are \d+ and \d+; lower root.size",
+        ),
+        ({"bias": 0.5, "favourite": 12}, r"asks for 100 of class 12 and 100 others, there are 0 and 1438"),
+        ({"size": 4, "clean": "confident"}, "4 root samples are fewer than 5 folds; raise root.size or do not clean"),
+        ({"size": 1438}, "1438 of the 1438 train samples; choose a smaller root"),
+    ],
+)
+def test_settings_that_do_not_fit_the_data(experiment: Load, root: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        rooted(experiment, **root)

@@ -1,0 +1,123 @@
+"""The small ResNet: its size by hand, nothing but parameters, and that it learns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import dragfl
+from dragfl.errors import SpecError
+from dragfl.models import networks, resnet
+from tests.conftest import Load
+
+
+def count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def block(before: int, after: int, way_around: bool) -> int:
+    """Two 3x3 convolutions without bias, two norms with scale and shift, and where the shape changes a 1x1 one."""
+    return 9 * before * after + 9 * after * after + 4 * after + (before * after if way_around else 0)
+
+
+def by_hand(channels: int, classes: int, width: int, blocks: int) -> int:
+    total = 9 * channels * width + 2 * width
+    before = width
+    for after in (width, 2 * width, 4 * width):
+        for i in range(blocks):
+            total += block(before, after, i == 0 and after != width)
+            before = after
+    return total + before * classes + classes
+
+
+def test_on_cifar() -> None:
+    """Stem 464, stages 4,672 + 14,464 + 57,600, head 650; the number in the table of networks.py."""
+    assert by_hand(3, 10, 16, 1) == 464 + 4_672 + 14_464 + 57_600 + 650 == count(resnet((3, 32, 32), 10))
+    assert networks.__doc__ is not None
+    assert f"{count(resnet((3, 32, 32), 10)):,} on CIFAR-10 with width = 16, blocks = 1" in networks.__doc__
+
+
+@pytest.mark.parametrize(("channels", "classes", "width", "blocks"), [(1, 47, 8, 1), (3, 10, 16, 3), (2, 5, 24, 2)])
+def test_other_sizes(channels: int, classes: int, width: int, blocks: int) -> None:
+    module = resnet((channels, 16, 16), classes, width=width, blocks=blocks)
+    assert count(module) == by_hand(channels, classes, width, blocks)
+    assert module(torch.zeros(2, channels, 16, 16)).shape == (2, classes)
+
+
+def test_group_norm_and_no_buffers() -> None:
+    module = resnet((3, 32, 32), 10, groups=4)
+    assert not list(module.buffers())
+    kinds = {type(layer).__name__ for layer in module.modules() if "Norm" in type(layer).__name__}
+    assert kinds == {"GroupNorm"}
+    assert {layer.num_groups for layer in module.modules() if isinstance(layer, nn.GroupNorm)} == {4}
+
+
+def test_a_sample_does_not_see_its_batch() -> None:
+    """What GroupNorm is for: the answer for an image is the same alone and among others, in training too."""
+    torch.manual_seed(0)
+    module = resnet((1, 8, 8), 10, width=8).train()
+    x = torch.randn(5, 1, 8, 8)
+    torch.testing.assert_close(module(x)[2:3], module(x[2:3]), atol=1e-5, rtol=1e-5)
+
+
+def test_the_way_around_carries_the_signal() -> None:
+    """With all inner convolutions at zero the norms give zero, so a block of equal shape is relu(x)."""
+    module = resnet((1, 8, 8), 3, width=8)
+    inner = next(layer for layer in module.modules() if type(layer).__name__ == "Residual")
+    with torch.no_grad():
+        for name, p in inner.named_parameters():
+            if name.startswith("second"):
+                p.zero_()
+    x = torch.randn(2, 8, 8, 8)
+    torch.testing.assert_close(inner(x), x.relu())
+
+
+def test_stages_halve_the_image() -> None:
+    module = resnet((3, 32, 32), 10, blocks=2)
+    shapes = []
+    for layer in module.modules():
+        if type(layer).__name__ == "Residual":
+            layer.register_forward_hook(lambda _, __, out: shapes.append(tuple(out.shape[1:])))
+    module(torch.zeros(1, 3, 32, 32))
+    assert shapes == [(16, 32, 32)] * 2 + [(32, 16, 16)] * 2 + [(64, 8, 8)] * 2
+
+
+def test_it_learns_in_a_federation(experiment: Load, tmp_path: Path) -> None:
+    spec = experiment(
+        rounds=4,
+        data={"dataset": "digits", "partition": {"kind": "iid"}},
+        model={"name": "resnet", "width": 8},
+        clients={"total": 4, "local_steps": 8, "batch_size": 16, "lr": 0.3},
+        evaluation={"every": 4},
+    )
+    first = dragfl.simulate(spec)
+    start = first.evaluate()["loss"]
+    run = dragfl.run(spec, tmp_path / "r")
+    assert run.metrics[-1]["loss"] < 0.8 * start
+    assert run.spec["model"] == {
+        "name": "resnet", "width": 8, "blocks": 1, "groups": 8, "double_softmax": False, "buffers": "refuse"
+    }  # fmt: skip
+    resnet((1, 8, 8), 10, width=8).load_state_dict(run.model(), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "message"),
+    [
+        ((64,), {}, r"inputs of shape \(64,\); it needs images"),
+        ((3, 32, 32), {"width": 12}, "width=12, blocks=1, groups=8; width must divide by groups"),
+        ((3, 32, 32), {"width": 0}, "width=0"),
+        ((3, 32, 32), {"blocks": 0}, "blocks=0"),
+        ((3, 32, 32), {"groups": 0}, "groups=0"),
+    ],
+)
+def test_errors(shape: tuple[int, ...], settings: dict[str, int], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        resnet(shape, 10, **settings)
+
+
+def test_an_unknown_setting_in_a_spec(experiment: Load) -> None:
+    with pytest.raises(SpecError, match=r"model\.widht: unknown key 'widht'; did you mean 'width'"):
+        experiment(model={"name": "resnet", "widht": 8})
