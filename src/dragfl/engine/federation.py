@@ -107,7 +107,7 @@ def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
         clients,
         experiment.root,
         experiment.algorithm.correction,
-        _for_classes(experiment.attack, dataset.classes),
+        _suited(experiment.attack, dataset),
         setting,
         experiment.evaluation.block,
     )
@@ -196,10 +196,10 @@ def _check_fit(model: FlatModel, dataset: Dataset) -> None:
         raise SpecError(f"model: it answers with shape {shape} for 2 samples of {dataset.classes} classes")
 
 
-def _for_classes(attack: Attack | None, classes: int) -> Attack | None:
-    """An attack that must know the number of classes and was not told it learns it from the data."""
-    known = getattr(attack, "classes", 0)
-    return replace(attack, classes=classes) if known is None else attack  # type: ignore[type-var]
+def _suited(attack: Attack | None, dataset: Dataset) -> Attack | None:
+    """An attack that depends on the data, as poisons do, is told of them, or says that it cannot be carried out."""
+    suit: Any = getattr(attack, "suited", None)
+    return attack if suit is None else suit(dataset.classes, dataset.x)
 
 
 def default_block(dim: int) -> int:
