@@ -86,16 +86,20 @@ class Watch:
             self._next_line = record.round + self._rounds / self.LINES
             print(f"{self._label}: round {record.round}/{self._rounds}  {state}  {self._seconds()}", flush=True)
 
-    def end(self, result: dict[str, Any]) -> None:
-        """The present one of several runs has ended: `run 3/48  drag-seed2  accuracy 0.912  1.2 s`."""
+    def end(self, result: dict[str, Any], *, already: bool | None = None) -> None:
+        """The present one of several runs has ended: `run 3/48  drag-seed2  accuracy 0.912  1.2 s`.
+
+        `already`: it had ended before it began; not given, that is so if no record was seen.
+        """
         if self.quiet or self.as_json or self.live:
             return
         if result.get("stopped_by") == "diverged":
             how = f"diverged in round {result['rounds'] + 1}"
         else:
             how = f"accuracy {result['accuracy']:.3f}"
-        seconds = self._seconds() if self.seen else "already done"
-        print(f"run {self._run}/{self._runs}  {self._label}  {how}  {seconds}", flush=True)
+        already = self.seen == 0 if already is None else already
+        when = "already done" if already else self._seconds()
+        print(f"run {self._run}/{self._runs}  {self._label}  {how}  {when}", flush=True)
 
     def _seconds(self) -> str:
         return f"{time.perf_counter() - self._started:.1f} s"

@@ -94,11 +94,11 @@ def play(
     _check_begun(planned)
     runs = []
     for i, p in enumerate(planned):
-        begun = (p.folder / SPEC).exists()
-        on_begin(p, len(load_run(p.folder).metrics) if begun else 0)
+        before = load_run(p.folder) if (p.folder / SPEC).exists() else None
+        on_begin(p, len(before.metrics) if before else 0)
         try:
             with suppress(Diverged):  # told by its result.json
-                if begun:
+                if before:
                     resume(p.folder, p.experiment, on_record=on_record, should_stop=should_stop)
                 else:
                     run(p.experiment, p.folder, on_record=on_record, should_stop=should_stop)

@@ -1,0 +1,200 @@
+"""`dragfl sweep` as it is typed: a line a run, an interrupt and the same command again, and a report that ranks."""
+
+from __future__ import annotations
+
+import re
+import signal
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import dragfl
+from dragfl import report
+from dragfl.algorithms import PRESETS
+from dragfl.cli import main
+from dragfl.report import labels
+from tests.conftest import kept_bytes, shell
+from tests.experiment.processes import lines, started, wait_for_round
+
+Capture = pytest.CaptureFixture[str]
+ALGORITHMS = ["fedavg", "drag", "scaffold"]
+WORDS = ["algorithm.name=fedavg,drag,scaffold", "seed=0,1"]
+NAMES = [f"{name}-seed{seed}" for name in ALGORITHMS for seed in (0, 1)]
+
+SPEC = """
+name = "grid"
+rounds = 6
+target_accuracy = 0.3
+[data]
+partition = { kind = "sorted_shards" }
+[clients]
+total = 8
+per_round = 4
+local_steps = 2
+batch_size = 10
+[model]
+name = "logistic"
+[evaluation]
+every = 2
+"""
+
+
+@pytest.fixture(autouse=True)
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    path = tmp_path / "grid.toml"
+    path.write_text(SPEC)
+    return path
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn in one test; the others are quicker without."""
+    monkeypatch.setattr("dragfl.report.write", lambda runs, out: Path(out) / "report.html")
+
+
+class TestPlain:
+    def test_a_line_a_run_then_the_ranking(self, capsys: Capture) -> None:
+        pytest.importorskip("matplotlib")
+        assert main(["sweep", "grid.toml", *WORDS]) == 0
+        said = capsys.readouterr().out
+        shown = [line for line in said.splitlines() if line.startswith("run ") and "/6" in line]
+        assert "\x1b" not in said
+        assert said.splitlines()[:6] == shown
+        for i, (line, name) in enumerate(zip(shown, NAMES, strict=True), 1):
+            result = dragfl.load_run(f"sweeps/grid/{name}").result
+            assert result is not None
+            found = re.fullmatch(rf"run {i}/6  {name}  accuracy (\d\.\d{{3}})  \d+\.\d s", line)
+            assert found, line
+            assert found[1] == f"{result['accuracy']:.3f}"
+        ranked = [row.label for row in report.table("sweeps/grid")]
+        places = [re.search(rf"^{label}\b", said, re.MULTILINE) for label in ranked]
+        starts = [place.start() for place in places if place]
+        assert len(starts) == 3
+        assert starts == sorted(starts), "the table is in the order of the ranking"
+        assert said.splitlines()[-1] == "report: sweeps/grid/report.html"
+        page = Path("sweeps/grid/report.html").read_text()
+        assert all(label in page for label in ranked)
+        assert (Path("sweeps/grid/figures") / "bytes.png").stat().st_size > 4000
+
+    @pytest.mark.usefixtures("no_figures")
+    def test_again_nothing_is_run(self, capsys: Capture) -> None:
+        main(["sweep", "grid.toml", "seed=0,1"])
+        capsys.readouterr()
+        assert main(["sweep", "grid.toml", "seed=0,1,2"]) == 0
+        said = capsys.readouterr().out.splitlines()
+        assert re.fullmatch(r"run 1/3  seed0  accuracy 0\.\d{3}  already done", said[0])
+        assert re.fullmatch(r"run 2/3  seed1  accuracy 0\.\d{3}  already done", said[1])
+        assert re.fullmatch(r"run 3/3  seed2  accuracy 0\.\d{3}  \d+\.\d s", said[2])
+
+    @pytest.mark.usefixtures("no_figures")
+    def test_many_rounds_are_still_a_line(self, capsys: Capture) -> None:
+        main(["sweep", "grid.toml", "seed=0,1", "rounds=40", "evaluation.every=1"])
+        assert (
+            sum("accuracy 0." in line and line.startswith("run ") for line in capsys.readouterr().out.splitlines()) == 2
+        )
+
+    @pytest.mark.usefixtures("no_figures")
+    def test_a_diverged_run_is_told_and_no_failure(self, capsys: Capture) -> None:
+        assert main(["sweep", "grid.toml", "clients.lr=0.1,1e6", "algorithm.server.lr=1e6"]) == 0
+        said = capsys.readouterr().out.splitlines()
+        assert re.fullmatch(r"run 2/2  lr1000000\.0-lr1000000\.0  diverged in round 1  \d+\.\d s", said[1])
+        assert main(["sweep", "grid.toml", "clients.lr=0.1,1e6", "algorithm.server.lr=1e6"]) == 0
+        assert "diverged in round 1  already done" in capsys.readouterr().out.splitlines()[1]
+
+    @pytest.mark.usefixtures("no_figures")
+    def test_quiet(self, capsys: Capture) -> None:
+        assert main(["sweep", "grid.toml", "seed=0", "--quiet", "--out", "here"]) == 0
+        assert capsys.readouterr() == ("", "")
+        assert dragfl.load_run("here/seed0").finished
+
+    def test_without_a_plotting_library_there_is_the_table(
+        self, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def missing(runs: object, out: object) -> Path:
+            raise dragfl.errors.SpecError("figures need matplotlib")
+
+        monkeypatch.setattr("dragfl.report.write", missing)
+        assert main(["sweep", "grid.toml", "seed=0"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == "no figures: figures need matplotlib"
+
+
+class TestDryRun:
+    def test_lists_the_folders(self, capsys: Capture) -> None:
+        assert main(["sweep", "grid.toml", *WORDS, "--dry-run"]) == 0
+        assert capsys.readouterr().out.splitlines() == [f"sweeps/grid/{name}" for name in NAMES]
+        assert not Path("sweeps").exists()
+
+    def test_the_sixteen_over_three_seeds(self, capsys: Capture) -> None:
+        names = [name for name in PRESETS if name not in ("br_drag", "fltrust")]
+        assert len(names) >= 16
+        assert main(["sweep", "grid.toml", "--dry-run", f"algorithm.name={','.join(names)}", "seed=0,1,2"]) == 0
+        assert len(set(capsys.readouterr().out.splitlines())) == 3 * len(names)
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["seed"], "write key=value,value"),
+            (["seed=0,0"], "two runs would be called 'seed0'"),
+            (["algorithm.name=fedavg,drg"], "run 'drg': algorithm.name: unknown algorithm 'drg'; did you mean 'drag'?"),
+        ],
+    )
+    def test_mistakes(self, capsys: Capture, words: list[str], said: str) -> None:
+        assert main(["sweep", "grid.toml", *words]) == 2
+        assert said in capsys.readouterr().err
+        assert not Path("sweeps").exists()
+
+    def test_without_a_grid(self, capsys: Capture) -> None:
+        with pytest.raises(SystemExit) as error:
+            main(["sweep", "grid.toml"])
+        assert error.value.code == 2
+        assert "usage: dragfl sweep" in capsys.readouterr().err
+
+
+def test_interrupted_and_the_same_command_again(tmp_path: Path, spec: Path) -> None:
+    """SIGINT in the second run; then the same words; the bytes of runs that nobody stopped."""
+    command = ("sweep", "grid.toml", "algorithm.name=scaffold,drag", "seed=0,1", "rounds=60")
+    names = [f"{name}-seed{seed}-rounds60" for name in ("scaffold", "drag") for seed in (0, 1)]
+    out = tmp_path / "sweeps" / "grid"
+    with started(*command, cwd=tmp_path) as process:
+        wait_for_round(process, out / names[1], 10)
+        process.send_signal(signal.SIGINT)
+        said, err = process.communicate(timeout=60)
+    assert process.returncode == 5, err
+    assert "dragfl: sweep stopped with 1 of 4 runs finished; go on with the same command\n" in err
+    assert said.startswith(f"run 1/4  {names[0]}  accuracy 0.")
+    assert said.count("\n") == 1, "and no table of half a sweep"
+    assert 10 <= lines(out / names[1]) < 60
+    assert not (out / names[2]).exists()
+    again = shell(*command, "--quiet", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    for name in names:
+        tables = tomllib.loads((out / name / "spec.toml").read_text())
+        whole = dragfl.run(dragfl.load(tables), tmp_path / "whole" / name)
+        assert kept_bytes(out / name) == kept_bytes(whole.path)
+    assert [row.seeds for row in report.table(out)] == [(0, 1), (0, 1)]
+
+
+class TestReport:
+    def test_every_preset_has_a_name_of_its_own(self) -> None:
+        shown = {name: labels.algorithm({"algorithm": {"name": name}}) for name in PRESETS}
+        assert [name for name, label in shown.items() if label == name] == []
+        assert len(set(shown.values())) == len(PRESETS)
+        for name, label in shown.items():
+            assert label.lower().replace("-", "_").replace(" ", "_") == name, "it is the same word, as people write it"
+
+    @pytest.mark.usefixtures("no_figures")
+    def test_many_lines_have_a_pen_each(self) -> None:
+        """Sixteen lines: colours come again with another dash, and only the house's own is thick."""
+        style = pytest.importorskip("dragfl.report.figures.style")
+        names = [name for name in PRESETS if name not in ("br_drag", "fltrust")][:16]
+        main(["sweep", "grid.toml", f"algorithm.name={','.join(names)}", "rounds=1", "--quiet"])
+        groups = report.group_runs(report.find_runs("sweeps/grid"))
+        pens = dict(zip([group.algorithm for group in groups], style.pens(groups), strict=True))
+        assert len({(pen.colour, pen.dash) for pen in pens.values()}) == 16
+        assert {name for name, pen in pens.items() if pen.width > 2} == {"DRAG"}
+        assert not any(pen.band for pen in pens.values())
+        few = style.pens(groups[:5])
+        assert all(pen.band and pen.width == 1.7 for pen in few)
