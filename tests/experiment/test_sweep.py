@@ -201,16 +201,16 @@ class TestInterrupted:
         with pytest.raises(Interrupted):
             dragfl.sweep(SMALL, GRID, tmp_path, on_begin=begin, on_record=record, should_stop=lambda: len(log) >= 6)
         behind: list[int] = []
-        ended: list[str] = []
+        ended: list[tuple[str, bool]] = []
         dragfl.sweep(
             SMALL,
             GRID,
             tmp_path,
             on_begin=lambda p, done: behind.append(done),
-            on_end=lambda run: ended.append(run.path.name),
+            on_end=lambda run, already: ended.append((run.path.name, already)),
         )
         assert behind == [4, 2, 0, 0, 0, 0]
-        assert ended == [p.name for p in plan(SMALL, GRID, tmp_path)]
+        assert ended == [(p.name, i == 0) for i, p in enumerate(plan(SMALL, GRID, tmp_path))]
 
 
 class TestKept:

@@ -86,18 +86,14 @@ class Watch:
             self._next_line = record.round + self._rounds / self.LINES
             print(f"{self._label}: round {record.round}/{self._rounds}  {state}  {self._seconds()}", flush=True)
 
-    def end(self, result: dict[str, Any], *, already: bool | None = None) -> None:
-        """The present one of several runs has ended: `run 3/48  drag-seed2  accuracy 0.912  1.2 s`.
-
-        `already`: it had ended before it began; not given, that is so if no record was seen.
-        """
+    def end(self, result: dict[str, Any], *, already: bool) -> None:
+        """The present one of several runs has ended: `run 3/48  drag-seed2  accuracy 0.912  1.2 s`."""
         if self.quiet or self.as_json or self.live:
             return
         if result.get("stopped_by") == "diverged":
             how = f"diverged in round {result['rounds'] + 1}"
         else:
             how = f"accuracy {result['accuracy']:.3f}"
-        already = self.seen == 0 if already is None else already
         when = "already done" if already else self._seconds()
         print(f"run {self._run}/{self._runs}  {self._label}  {how}  {when}", flush=True)
 

@@ -35,16 +35,14 @@ def run(args: argparse.Namespace) -> int:
 
     from dragfl.cli.progress import Watch
     from dragfl.cli.stopping import polite_interrupt
-    from dragfl.experiment.rundir import RESULT
 
-    finished = {p.folder for p in planned if (p.folder / RESULT).exists()}
     with polite_interrupt() as should_stop, Watch(quiet=args.quiet) as watch:
         watch.overall(len(planned), sum(p.experiment.rounds for p in planned))
         play(
             planned,
             on_begin=lambda p, done: watch.begin(p.name, p.experiment.rounds, done),
             on_record=watch,
-            on_end=lambda run: watch.end(run.result or {}, already=run.path in finished),
+            on_end=lambda run, already: watch.end(run.result or {}, already=already),
             should_stop=should_stop,
         )
     return show([p.folder for p in planned], out, quiet=args.quiet)

@@ -39,7 +39,7 @@ class Planned:
 
 
 OnBegin = Callable[[Planned, int], None]  # the run that comes, and how many of its rounds are done
-OnEnd = Callable[[Run], None]  # the run as it ended, in this call or an earlier one
+OnEnd = Callable[[Run, bool], None]  # the run as it ended, and whether that was in an earlier call
 
 
 def sweep(
@@ -49,7 +49,7 @@ def sweep(
     *,
     on_begin: OnBegin = lambda planned, done: None,
     on_record: OnRecord | None = None,
-    on_end: OnEnd = lambda run: None,
+    on_end: OnEnd = lambda run, already: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Run]:
     """Run the grid, or what is left of it; a run that diverges is a result like any other."""
@@ -95,6 +95,7 @@ def play(
     runs = []
     for i, p in enumerate(planned):
         before = load_run(p.folder) if (p.folder / SPEC).exists() else None
+        already = before is not None and before.finished
         on_begin(p, len(before.metrics) if before else 0)
         try:
             with suppress(Diverged):  # told by its result.json
@@ -105,7 +106,7 @@ def play(
         except Interrupted:
             raise _interrupted(i, planned) from None
         runs.append(load_run(p.folder))
-        on_end(runs[-1])
+        on_end(runs[-1], already)
         if i + 1 < len(planned) and should_stop():
             raise _interrupted(i + 1, planned)
     return runs
