@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dragfl.errors import SpecError
-from dragfl.vector import FlatModel, build
+from dragfl.vector import FlatModel, addressed
 
 
 def small() -> nn.Module:
@@ -85,7 +85,7 @@ def test_double_precision_is_refused_by_name() -> None:
 
 
 def test_initial_weights_are_addressed() -> None:
-    first, again, other = build(small, 1), build(small, 1), build(small, 2)
+    first, again, other = FlatModel(addressed(small, 1)), FlatModel(addressed(small, 1)), FlatModel(addressed(small, 2))
     assert torch.equal(first.w, again.w)
     assert not torch.equal(first.w, other.w)
 
@@ -94,5 +94,5 @@ def test_building_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(11)
     expected = torch.rand(3)
     torch.manual_seed(11)
-    build(small, 5)
+    FlatModel(addressed(small, 5))
     assert torch.equal(torch.rand(3), expected)

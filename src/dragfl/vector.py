@@ -27,7 +27,9 @@ class FlatModel:
     Writing to `w` changes the module and a step on the module changes `w`: nothing is ever copied between them.
     """
 
-    def __init__(self, module: nn.Module, device: str = "cpu", buffers: Buffers = "refuse") -> None:
+    def __init__(
+        self, module: nn.Module, device: str = "cpu", buffers: Buffers = "refuse", channels_last: bool = False
+    ) -> None:
         if buffers == "refuse":
             _refuse_buffers(module)
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
@@ -40,8 +42,12 @@ class FlatModel:
         self.names = [name for name, _ in named]
         self.parameters = [p for _, p in named]
         self.shapes = [tuple(p.shape) for p in self.parameters]
+        kernels = {id(part.weight) for part in module.modules() if isinstance(part, nn.Conv2d)}
+        self.channels_last = channels_last  # kernels lie in the vector with their channels innermost
+        self._moved = [channels_last and id(p) in kernels for p in self.parameters]
         self.segments = (0, *accumulate(p.numel() for p in self.parameters))
-        self.w = torch.cat([p.detach().reshape(-1) for p in self.parameters])
+        moved = zip(self.parameters, self._moved, strict=True)
+        self.w = torch.cat([(p.permute(0, 2, 3, 1) if m else p).detach().reshape(-1) for p, m in moved])
         for p, view in zip(self.parameters, self.views(self.w), strict=True):
             p.data = view
         self._gather_buffers()
@@ -73,7 +79,8 @@ class FlatModel:
 
     def views(self, vector: Tensor) -> list[Tensor]:
         """A flat (d,) vector as tensors of the parameters' shapes, without a copy."""
-        return [vector[a:b].view(shape) for (a, b), shape in zip(spans(self.segments), self.shapes, strict=True)]
+        parts = zip(spans(self.segments), self.shapes, self._moved, strict=True)
+        return [_kernel(vector[a:b], shape) if m else vector[a:b].view(shape) for (a, b), shape, m in parts]
 
     def named(self, vector: Tensor, buffers: Tensor | None = None) -> dict[str, Tensor]:
         """A flat vector, and flat buffers where the model has some, as the module's whole state dict, for people.
@@ -90,7 +97,14 @@ class FlatModel:
             first += held[name].numel()
         named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
         kept = module.state_dict().keys()  # buffers that are not persistent are not in it
-        return {name: own.get(id(value), value).detach().clone() for name, value in named if name in kept}
+        whole = torch.contiguous_format
+        return {n: own.get(id(v), v).detach().clone(memory_format=whole) for n, v in named if n in kept}
+
+
+def _kernel(piece: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A kernel (out, in, height, width) that is stored as (out, height, width, in)."""
+    out, channels, height, width = shape
+    return piece.view(out, height, width, channels).permute(0, 3, 1, 2)
 
 
 def _refuse_buffers(module: nn.Module) -> None:
@@ -102,9 +116,8 @@ def _refuse_buffers(module: nn.Module) -> None:
             )
 
 
-def build(make: Callable[[], nn.Module], seed: int, device: str = "cpu", buffers: Buffers = "refuse") -> FlatModel:
+def addressed(make: Callable[[], nn.Module], seed: int) -> nn.Module:
     """Make a module with addressed initial weights; torch's global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(seed, "init", bits=64) & (2**63 - 1))
-        module = make()
-    return FlatModel(module, device, buffers)
+        return make()

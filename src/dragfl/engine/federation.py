@@ -27,9 +27,10 @@ from dragfl.errors import DataError, SpecError
 from dragfl.experiment.names import import_object
 from dragfl.experiment.spec import Experiment, Model
 from dragfl.rng import rng
+from dragfl.training.choose import choose
 from dragfl.training.loop import Loop
 from dragfl.types import Algorithm, Attack, Now, Setting
-from dragfl.vector import FlatModel, build
+from dragfl.vector import FlatModel, addressed
 
 BLOCK_BYTES = 16 << 20  # updates folded together take about this much memory
 
@@ -66,10 +67,11 @@ class Federation:
     def attackers(self, now: Now, cohort: tuple[int, ...]) -> frozenset[int]:
         """Who attacks in this round, among the sampled."""
         spec = self.experiment.attackers
-        if spec.redraw:
-            drawn = now.rng("attackers").choice(len(cohort), min(spec.attackers, len(cohort)), replace=False)
-            return frozenset(cohort[i] for i in drawn)
-        return self.fixed_attackers.intersection(cohort)
+        if not spec.redraw:
+            return self.fixed_attackers.intersection(cohort)
+        pool = cohort if spec.of_sampled else range(self.setting.clients)
+        drawn = now.rng("attackers").choice(len(pool), spec.drawn(self.experiment.clients), replace=False)
+        return frozenset(pool[i] for i in drawn).intersection(cohort)
 
     def blocks(self, cohort: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         return (cohort[a : a + self.block] for a in range(0, len(cohort), self.block))
@@ -93,10 +95,12 @@ def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
     device = _device(experiment.engine.device)
     dataset = _on_device(load_dataset(experiment.dataset), device)
     split, root = deal(experiment, dataset)
-    model = build(lambda: make_module(experiment.model, dataset), experiment.seed, device, experiment.model.buffers)
+    module = addressed(lambda: make_module(experiment.model, dataset), experiment.seed)
+    trainer = choose(experiment.engine.trainer, module)
+    model = FlatModel(module, device, experiment.model.buffers, channels_last=trainer == "channels_last")
     _check_fit(model, dataset)
     block = experiment.engine.block or default_block(model.dim)
-    experiment = replace(experiment, engine=replace(experiment.engine, block=block))
+    experiment = replace(experiment, engine=replace(experiment.engine, block=block, trainer=trainer))
     clients = experiment.clients
     setting = Setting(model.dim, clients.total, clients.per_round or clients.total, model.segments, device)
     worker = Worker(
@@ -110,8 +114,10 @@ def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
         _suited(experiment.attack, dataset),
         setting,
         experiment.evaluation.block,
+        trainer,
     )
-    chosen = rng(experiment.seed, "attackers").choice(clients.total, experiment.attackers.attackers, replace=False)
+    attackers = 0 if experiment.attackers.redraw else experiment.attackers.drawn(clients)
+    chosen = rng(experiment.seed, "attackers").choice(clients.total, attackers, replace=False)
     return Federation(
         experiment=experiment,
         setting=setting,
@@ -125,7 +131,7 @@ def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
         initial=model.w.clone(),
         initial_buffers=model.b.clone() if len(model.b) else None,
         block=block,
-        fixed_attackers=frozenset() if experiment.attackers.redraw else frozenset(chosen.tolist()),
+        fixed_attackers=frozenset(chosen.tolist()),
     )
 
 

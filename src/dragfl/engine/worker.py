@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,6 +19,8 @@ from dragfl.errors import SpecError
 from dragfl.experiment.sections import Clients, Range, Root
 from dragfl.rng import key, rng
 from dragfl.training.batches import draw, steps_in
+from dragfl.training.choose import Trainer
+from dragfl.training.choose import make as make_trainer
 from dragfl.training.loop import Loop
 from dragfl.types import Affine, Attack, Correction, Done, Now, Partial, Setting, State, Updates, View
 
@@ -66,6 +68,29 @@ class Folded:
     used: Tensor
 
 
+def mean_update(blocks: Iterable[Sent]) -> Tensor | None:
+    """The mean of this round's usable updates, for a rule that must know it before it folds."""
+    total: Tensor | None = None
+    count = 0
+    for block in blocks:
+        used = block.usable()
+        if used.any():
+            part = block.updates.delta[used].sum(0).double()
+            total = part if total is None else total + part
+            count += int(used.sum())
+    return None if total is None else (total / count).float()
+
+
+def concat(kept: Sequence[Sent]) -> Sent:
+    """All blocks as one."""
+    return Sent(
+        Updates.concat([b.updates for b in kept]),
+        sum((b.loss for b in kept), ()),
+        sum((b.steps for b in kept), ()),
+        sum((b.states for b in kept), ()),
+    )
+
+
 BUFFERS = "buffers"  # the name under which a model's buffers travel, down and up
 
 
@@ -84,7 +109,9 @@ class Worker:
         attack: Attack | None,
         setting: Setting,
         test_block: int,
+        trainer: Trainer = "reference",
     ) -> None:
+        self.trainer = make_trainer(trainer, loop)
         self.loop, self.dataset, self.split, self.root = loop, dataset, split, root
         self.clients, self.root_spec, self.correction, self.attack = clients, root_spec, correction, attack
         self.setting, self.test_block = setting, test_block
@@ -102,7 +129,7 @@ class Worker:
             affine = self.correction.affine(job.states[i], job.sent, job.now)
             rows = [mine[batch] for batch in batches]
             _address_forward(job.now, m)
-            loss.append(self.loop.train(job.w, x, y, rows, job.now.lr, affine, delta[i]))
+            loss.append(self.trainer.train(job.w, x, y, rows, job.now.lr, affine, delta[i]))
             own = {} if self.loop.buffers is None else {BUFFERS: self.loop.model.b.clone()}
             gradient = partial(self.loop.gradient, job.w, x, y, mine, self.test_block)
             done = Done(delta[i], count, job.now.lr, len(mine), gradient)
@@ -153,7 +180,7 @@ class Worker:
             batches = draw(draws, len(y), count, self.clients.batch_size, self.clients.sampling)
         out = torch.empty_like(w)
         _address_forward(now, "root")
-        self.loop.train(w, x, y, batches, now.lr, Affine(), out, accumulate=self.root_spec.accumulate)
+        self.trainer.train(w, x, y, batches, now.lr, Affine(), out, accumulate=self.root_spec.accumulate)
         return out
 
     def evaluate(self, w: Tensor, buffers: Tensor | None = None) -> dict[str, float]:
@@ -187,7 +214,7 @@ class Worker:
         crafted = []
         for i in rows:  # one at a time: an attacker that knows only itself must not see who shares its block
             own = updates.select(torch.tensor([i]))
-            crafted.append(self.attack.craft(job.attack_state, View(own, setting=self.setting), job.now)[0])
+            crafted.append(self.attack.craft(job.attack_state, View(own, setting=self.setting, w=job.w), job.now)[0])
         return put_rows(updates, torch.tensor(rows), Updates.concat(crafted))
 
 

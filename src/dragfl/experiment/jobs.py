@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,18 +47,14 @@ class Child:
 
     def say(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # it died; the listener tells
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
-        except BrokenPipeError:  # it died; the listener tells
-            pass
 
     def close(self) -> None:
         assert self._process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):
             self._process.stdin.close()
-        except BrokenPipeError:
-            pass
         self._process.wait()
 
 

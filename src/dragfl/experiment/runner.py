@@ -100,6 +100,8 @@ def same_spec(experiment: Experiment, done: Run) -> bool:
     mine, theirs = json.loads(json.dumps(experiment.tables())), json.loads(json.dumps(done.spec))
     if "block" not in mine["engine"]:
         theirs.get("engine", {}).pop("block", None)
+    if mine["engine"].get("trainer") == "auto":
+        theirs.setdefault("engine", {})["trainer"] = "auto"
     for tables in (mine, theirs):  # it decides nothing in a run whose files are whole
         tables.get("state", {}).pop("lost", None)
     return bool(mine == theirs)

@@ -86,11 +86,38 @@ class Clients:
 class Attackers:
     """The keys of `[attack]` that are not the attack's own."""
 
-    attackers: int
-    redraw: bool = False  # draw anew among the sampled clients every round, as the authors' code
+    attackers: int | None = None  # how many
+    share: float | None = None  # or which share of the clients
+    redraw: bool = False  # draw anew every round, as the authors' code; else fixed for the run
+    among: Literal["all", "sampled"] | None = None  # whom they are counted among; default: the sampled if redrawn
 
     def __post_init__(self) -> None:
         at_least("attack.attackers", self.attackers, 0)
+        if self.share is not None:
+            check_range("attack", "share", self.share, 0.0, 1.0)
+        if (self.attackers is None) == (self.share is None):
+            found = "missing" if self.attackers is None else "given beside attack.share"
+            raise SpecError(f"attack.attackers: {found}; say how many clients attack, or which share of them")
+
+    @property
+    def of_sampled(self) -> bool:
+        """Are they counted among the sampled clients of a round?"""
+        return self.redraw if self.among is None else self.among == "sampled"
+
+    def drawn(self, clients: Clients) -> int:
+        """How many are drawn: among the sampled where redrawn and counted there, else among all.
+
+        Fixed attackers counted among the sampled are the same share of all clients: right on average.
+        """
+        sampled = clients.per_round or clients.total
+        base = sampled if self.of_sampled else clients.total
+        count = round((self.share or 0.0) * base) if self.attackers is None else self.attackers
+        return round(count * clients.total / sampled) if self.of_sampled and not self.redraw else count
+
+    def expected(self, clients: Clients) -> float:
+        """The number of attackers to expect in a cohort."""
+        sampled = clients.per_round or clients.total
+        return self.drawn(clients) * (1.0 if self.redraw and self.of_sampled else sampled / clients.total)
 
 
 @dataclass(frozen=True)
@@ -132,6 +159,7 @@ class Engine:
 
     device: str = "cpu"
     block: int | None = None  # clients folded together; default by the size of the model
+    trainer: Literal["auto", "reference", "dense", "channels_last"] = "auto"  # how clients train; default by the layers
 
     def __post_init__(self) -> None:
         at_least("engine.block", self.block, 1)

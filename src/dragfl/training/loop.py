@@ -29,9 +29,15 @@ class Loop:
     buffers: Tensor | None = None  # what every client's buffers start from, for a model that has some
     double_softmax: bool = False  # feed soft-max outputs to the cross-entropy, as the authors' CIFAR script does
 
+    def inputs(self, x: Tensor) -> Tensor:
+        """Stored rows as model inputs, in the layout the model's kernels have."""
+        inputs = self.dataset.inputs(x)
+        wanted = self.model.channels_last and inputs.ndim == 4
+        return inputs.contiguous(memory_format=torch.channels_last) if wanted else inputs
+
     def loss(self, x: Tensor, y: Tensor, reduction: str = "mean") -> tuple[Tensor, Tensor]:
         """(loss, logits) of stored inputs."""
-        logits = self.model.module(self.dataset.inputs(x))
+        logits = self.model.module(self.inputs(x))
         scores = logits.softmax(1) if self.double_softmax else logits
         return nnf.cross_entropy(scores, y, reduction=reduction), logits
 
@@ -108,7 +114,7 @@ class Loop:
         self.model.module.eval()
         self.model.load(w, self.buffers)
         with torch.no_grad():
-            pieces = [self.model.module(self.dataset.inputs(x[a : a + block])) for a in range(0, len(x), block)]
+            pieces = [self.model.module(self.inputs(x[a : a + block])) for a in range(0, len(x), block)]
         return torch.cat(pieces)
 
     def evaluate(self, w: Tensor, x: Tensor, y: Tensor, block: int) -> tuple[float, float]:

@@ -1,0 +1,92 @@
+"""Every trainer gives the reference loop's numbers, for every correction; the choice depends on the module alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import dragfl
+from dragfl.algorithms import PRESETS
+from dragfl.data.dataset import Dataset
+from dragfl.errors import SpecError
+from dragfl.training.choose import choose
+
+DRAWS = torch.Generator().manual_seed(3)
+X = torch.randint(0, 256, (120, 2, 16, 16), dtype=torch.uint8, generator=DRAWS)
+Y = torch.randint(0, 4, (120,), generator=DRAWS)
+IMAGES = Dataset("images", X, Y, X[:40], Y[:40], classes=4)
+
+
+def end(trainer: str, model: dict[str, Any], algorithm: dict[str, Any], **tables: Any) -> dict[str, torch.Tensor]:
+    experiment = dragfl.load(
+        {
+            "rounds": 3,
+            "data": {"dataset": IMAGES},
+            "root": {"size": 20},
+            "clients": {"total": 4, "per_round": 3, "batch_size": 7, "lr": 0.05, "local_steps": 3},
+            "algorithm": algorithm,
+            "model": model,
+            "engine": {"trainer": trainer},
+            **tables,
+        }
+    )
+    simulation = dragfl.simulate(experiment)
+    list(simulation)
+    assert simulation.experiment.engine.trainer == trainer
+    return simulation.model()
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_dense_equals_the_reference_loop(name: str) -> None:
+    model = {"name": "mlp", "hidden": 9}
+    fast, slow = (end(trainer, model, {"name": name}) for trainer in ("dense", "reference"))
+    for key, value in slow.items():
+        torch.testing.assert_close(fast[key], value, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "drag", "scaffold", "feddyn", "mime", "br_drag"])
+def test_channels_last_equals_the_reference_loop(name: str) -> None:
+    model = {"name": "cnn", "channels": 3}
+    fast, slow = (end(trainer, model, {"name": name}) for trainer in ("channels_last", "reference"))
+    for key, value in slow.items():
+        assert fast[key].is_contiguous()
+        torch.testing.assert_close(fast[key], value, rtol=2e-3, atol=2e-4)
+
+
+def test_what_dense_leaves_to_the_reference_loop() -> None:
+    """Accumulated root gradients and the doubled soft-max: the same bits, since it is the same loop."""
+    switches: list[dict[str, Any]] = [
+        {"root": {"size": 20, "accumulate": True}},
+        {"model": {"name": "mlp", "hidden": 9, "double_softmax": True}},
+    ]
+    for tables in switches:
+        model = tables.pop("model", {"name": "mlp", "hidden": 9})
+        fast, slow = (end(trainer, model, {"name": "br_drag"}, **tables) for trainer in ("dense", "reference"))
+        for key, value in slow.items():
+            torch.testing.assert_close(fast[key], value, rtol=2e-4, atol=2e-5)
+
+
+def test_the_choice() -> None:
+    linear = nn.Linear(4, 3)
+    assert choose("auto", nn.Sequential(nn.Flatten(), linear)) == "dense"
+    assert choose("auto", nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Identity(), nn.Linear(5, 3))) == "dense"
+    assert choose("reference", nn.Sequential(linear)) == "reference"
+    assert choose("auto", nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), linear)) == "channels_last"
+    for other in (linear, nn.Sequential(linear, nn.Tanh(), linear), nn.Sequential(linear, nn.ReLU())):
+        assert choose("auto", other) == "reference"
+    frozen = nn.Sequential(nn.Linear(4, 3))
+    frozen[0].bias.requires_grad_(False)
+    assert choose("auto", frozen) == "reference"
+    with pytest.raises(SpecError, match="'dense' needs a Sequential of Linear and ReLU"):
+        choose("dense", linear)
+    with pytest.raises(SpecError, match="'channels_last' needs convolutions"):
+        choose("channels_last", linear)
+
+
+def test_a_module_that_is_listened_to_keeps_the_reference_loop() -> None:
+    module = nn.Sequential(nn.Linear(4, 3))
+    module[0].register_forward_hook(lambda *_: None)
+    assert choose("auto", module) == "reference"
