@@ -125,13 +125,12 @@ def show(args: argparse.Namespace) -> int:
 
 def _spec(args: argparse.Namespace, progress: _Fetching) -> tuple[Dataset, Shares, str]:
     """What a run of the experiment would see: the root data are taken out as in a run."""
-    from dragfl import data
-    from dragfl.engine.federation import deal
+    from dragfl.engine.federation import deal, load_dataset
     from dragfl.experiment.spec import load
 
     experiment = load(Path(args.what))
     args.seed = experiment.seed
-    dataset = data.load(experiment.dataset, progress)
+    dataset = load_dataset(experiment.dataset, progress)
     split, _ = deal(experiment, dataset)
     return dataset, split, _describe(experiment.partition)
 

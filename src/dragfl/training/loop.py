@@ -89,11 +89,14 @@ class Loop:
     def _anchored(self, grads: list[Tensor], w0: Tensor, x: Tensor, y: Tensor, affine: Affine) -> list[Tensor]:
         """g(w) + (anchor / scale) g(w0) on one minibatch: the second gradient is taken at w0 and the model put back."""
         w, b = self.model.w.clone(), self.model.b.clone()
+        counts = [counter.clone() for counter, _ in self.model.counters]
         self.model.w.copy_(w0)
         loss, _ = self.loss(x, y)
         start = torch.autograd.grad(loss, self.model.parameters)
         self.model.w.copy_(w)
         self.model.b.copy_(b)
+        for (counter, _), count in zip(self.model.counters, counts, strict=True):
+            counter.copy_(count)
         return [g.add(s, alpha=affine.anchor / affine.scale) for g, s in zip(grads, start, strict=True)]
 
     def gradient(self, w: Tensor, x: Tensor, y: Tensor, rows: NDArray[np.int64], block: int) -> Tensor:
