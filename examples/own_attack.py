@@ -3,8 +3,8 @@
     python own_attack.py [ROUNDS]
 
 Xie, Koyejo, Gupta, UAI 2019: every attacker sends -epsilon times the mean honest update. `knowledge` says what an
-attack may see: "own" (each attacker its own clean update), "colluding" (all attackers' clean updates together) or
-"omniscient" (the honest updates of the round as well).
+attack may see: "own" (each attacker its own clean update), "colluding" (all attackers' clean updates together),
+"omniscient" (the honest updates of the round as well) or "white_box" (the aggregation too, as a function of the lies).
 """
 
 import sys

@@ -238,20 +238,35 @@ class ServerStep(Protocol):
         ...
 
 
-Knowledge = Literal["own", "colluding", "omniscient"]
+Knowledge = Literal["own", "colluding", "omniscient", "white_box"]
 
 
 @dataclass(frozen=True)
 class View:
-    """What an attack may see: `own` clean updates of attackers always; the rest as its knowledge grants."""
+    """What an attack may see. What its knowledge does not grant is None.
 
-    own: Updates  # the attackers' clean updates: one client's each ("own"), or all attackers' together
-    honest: Updates | None = None  # granted to "omniscient"
+    | knowledge | own | honest | aggregate, reference |
+    |---|---|---|---|
+    | own | one attacker's clean update | | |
+    | colluding | all attackers' clean updates | | |
+    | omniscient | all attackers' clean updates | the honest updates | |
+    | white_box | all attackers' clean updates | the honest updates | the defence, as a function |
+    """
+
+    own: Updates
+    honest: Updates | None = None
     setting: Setting | None = None
+    w: Tensor | None = None  # the model sent out this round, which every client knows
+    aggregate: Callable[[Tensor], Tensor] | None = None  # (f, d) sent by the attackers -> this round's step (d,)
+    reference: Tensor | None = None  # the root update, or the reference that the rule carries from round to round
 
 
 class Attack(Protocol):
-    """What attackers send instead of their update."""
+    """What attackers send instead of their update. Weight and extra stay honest unless the attack says otherwise.
+
+    Attackers that know only themselves share no secret: where they have a state, the engine asks for the next one with
+    a zero update, so that it can depend on the model sent out and the round alone.
+    """
 
     @property
     def knowledge(self) -> Knowledge: ...

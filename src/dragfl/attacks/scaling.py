@@ -32,6 +32,17 @@ def random_scaling(
     return like(X * (p if len(pieces) == 1 else p.repeat_interleave(widths, dim=1)), own)
 
 
+def backdoor_scale(own: Array, scale: float) -> Array:
+    """scale * own: model replacement, for updates (f, d) trained on poisoned data.
+
+    E. Bagdasaryan et al., How to Backdoor Federated Learning, AISTATS 2020: with scale = clients per round / server lr
+    one attacker replaces the model, if the honest updates are small.
+    """
+    if not 0.0 < scale < math.inf:
+        raise SpecError(f"backdoor_scale: scale={scale}; give a positive number")
+    return like(scale * matrix("backdoor_scale", own), own)
+
+
 @dataclass(frozen=True)
 class RandomScaling:
     """Scale by a random number.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import get_args
 
 import torch
+from torch import Tensor
 
 from dragfl.testing.bench import COHORT, COMMON, Bench, setting, updates
 from dragfl.testing.values import differ
@@ -18,14 +20,25 @@ ATTACK: Mapping[str, str] = {
     **COMMON,
     "updates": "craft returns Updates: one float32 row for each attacker, with its client id and its honest weight",
     "own": "with knowledge 'own' a row depends on its attacker's own update alone: crafted for one attacker "
-    "at a time it has the same bits",
+    "at a time it has the same bits, and the next state depends on the model sent out and the round alone",
 }
+
+
+CASES = (
+    "ordinary updates",
+    "zero updates",
+    "one attacker",
+    "nobody honest",
+    "all alike",
+    "no reference",
+    "ordinary updates",
+)
 
 
 def check_attack(
     attack: Attack, *, dim: int = 12, attackers: int = 3, seed: int = 0, skip: Collection[str] = ()
 ) -> None:
-    """Check an attack against `ATTACK`, in four rounds.
+    """Check an attack against `ATTACK`, in rounds of several kinds.
 
     >>> from dragfl.attacks import SignFlip
     >>> check_attack(SignFlip())
@@ -36,21 +49,50 @@ def check_attack(
         bench.fail("knowledge", f"knowledge is {knowledge!r}")
     bench.piped("the attack", attack)
     state = bench.start()
-    for t, case in enumerate(("ordinary updates", "zero updates", "one attacker", "ordinary updates")):
+    for t, case in enumerate(CASES):
         own = updates(bench.rows("own", t, 1 if case == "one attacker" else attackers))
         if case == "zero updates":
             own = dataclasses.replace(own, delta=torch.zeros_like(own.delta))
-        state = _attacked_round(bench, state, own, knowledge, bench.now(t), f"round {t}, {case}")
+        state = _attacked_round(bench, state, own, knowledge, bench.now(t), case)
+
+
+@dataclass(frozen=True)
+class MeanOf:
+    """A defence to try lies on: the mean of the honest updates and what attackers send."""
+
+    honest: Tensor
+
+    def __call__(self, deltas: Tensor) -> Tensor:
+        return torch.cat([self.honest, deltas]).mean(0)
+
+
+def _view(bench: Bench, own: Updates, knowledge: str, now: Now, case: str) -> View:
+    """What the knowledge grants, and nothing else."""
+    view = View(own, setting=bench.setting, w=bench.rows("w", now.t, 1)[0])
+    if knowledge in ("omniscient", "white_box"):
+        honest = updates(bench.rows("honest", now.t))
+        honest = dataclasses.replace(honest, client=torch.arange(50, 50 + COHORT))
+        if case == "nobody honest":
+            honest = honest.select(torch.zeros(0, dtype=torch.int64))
+        elif case == "all alike":
+            honest = dataclasses.replace(honest, delta=honest.delta[:1].repeat(COHORT, 1))
+        view = dataclasses.replace(view, honest=honest)
+    if knowledge == "white_box" and view.honest is not None:
+        reference = None if case == "no reference" else bench.rows("reference", now.t, 1)[0]
+        view = dataclasses.replace(view, aggregate=MeanOf(view.honest.delta), reference=reference)
+    return view
 
 
 def _attacked_round(bench: Bench, state: State, own: Updates, knowledge: str, now: Now, case: str) -> State:
     """Craft for all attackers; with knowledge 'own' also for each alone."""
-    honest = updates(bench.rows("honest", now.t)) if knowledge == "omniscient" else None
-    if honest is not None:
-        honest = dataclasses.replace(honest, client=torch.arange(50, 50 + COHORT))
-    sent, after = _craft(bench, state, View(own, honest, bench.setting), now, case)
+    view = _view(bench, own, knowledge, now, case)
+    case = f"round {now.t}, {case}"
+    sent, after = _craft(bench, state, view, now, case)
     for i in range(len(own) if knowledge == "own" else 0):
-        alone, _ = _craft(bench, state, View(own.select(torch.tensor([i])), None, bench.setting), now, case)
+        one = dataclasses.replace(view, own=own.select(torch.tensor([i])))
+        alone, remembered = _craft(bench, state, one, now, case)
+        if seen := differ(after, remembered, "state"):
+            bench.fail("own", f"the next {seen} depends on who attacks beside attacker {i} ({case})")
         if differ(sent.delta[i], alone.delta[0], "row"):
             gap = float((sent.delta[i] - alone.delta[0]).abs().max())
             bench.fail("own", f"row {i} of {len(own)} differs by {gap:.3g} from the attacker alone ({case})")

@@ -1,0 +1,100 @@
+"""What attacks share: the clean updates they go by, their moments, copies of one lie, and a search for the strongest.
+
+Rows that hold a NaN or an infinity are left out, as everywhere: the server drops them too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from dragfl.arrays import Array, like, matrix
+from dragfl.errors import SpecError
+from dragfl.types import Updates, View
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+Sample = Literal["colluding", "omniscient"]  # go by the attackers' own clean updates, or by the honest ones
+Tried = Literal["colluding", "omniscient", "white_box"]  # the same, or try factors against the defence itself
+Defence = Callable[[Array], Array]  # (f, d) sent by the attackers -> the step (d,) that the server makes of the round
+LEAST, MOST = 2.0**-5, 2.0**10  # factors that a search tries
+
+
+def sample(name: str, honest: Array, f: int) -> Tensor:
+    """The clean updates (h, d) without rows that are not finite; one zero row if none is left."""
+    from dragfl.arithmetic import finite_rows, row_norms
+
+    if isinstance(f, bool) or not isinstance(f, int | np.integer) or f < 0:
+        raise SpecError(f"{name}: f={f!r}; give the number of attackers, an integer of at least 0")
+    X = matrix(name, honest)
+    keep = finite_rows(row_norms(X))
+    if keep.all():
+        return X
+    return X[keep] if keep.any() else X.new_zeros(1, X.shape[1])
+
+
+def moments(X: Tensor) -> tuple[Tensor, Tensor]:
+    """(mu, sigma): mean and standard deviation (n - 1 in the denominator) of each coordinate; sigma = 0 for one row."""
+    return X.mean(0), X.std(0) if len(X) > 1 else torch.zeros_like(X[0])
+
+
+def copies(lie: Tensor, f: int, honest: Array) -> Array:
+    """The same (d,) from all f attackers, in the kind of the honest updates."""
+    return like(lie.repeat(f, 1), honest)
+
+
+def known(view: View) -> Tensor | None:
+    """The clean updates that an attack goes by, as far as it sees any that are finite."""
+    from dragfl.arithmetic import finite_rows
+
+    for clean in (view.honest, view.own):
+        if clean is not None and len(clean) and bool((keep := finite_rows(clean.norm)).any()):
+            return clean.delta if keep.all() else clean.delta[keep]
+    return None
+
+
+def lies(view: View, delta: Tensor) -> Updates:
+    """The attackers' updates with other numbers; weight and extra stay what they are."""
+    return replace(view.own, delta=delta)
+
+
+def strongest(
+    craft: Callable[[float], Tensor], aggregate: Defence[Array], mean: Tensor, honest: Array, evaluations: int
+) -> float:
+    """The factor whose lie moves the step furthest from the honest mean: argmax |aggregate(craft(x)) - mu|.
+
+    A grid of factors, equal steps on a log scale, then ever smaller steps around the best; ties go to the smaller.
+    """
+    from dragfl.arithmetic import norm
+
+    def damage(x: float) -> float:
+        step = torch.as_tensor(aggregate(like(craft(x), honest)))
+        size = norm(step.to(mean) - mean)
+        return size if size < math.inf else -1.0
+
+    grid = np.geomspace(LEAST, MOST, max(2, 2 * evaluations // 3)).tolist()
+    tried = {x: damage(x) for x in grid}
+    ratio = grid[1] / grid[0]
+    for _ in range((evaluations - len(grid)) // 2):
+        best, ratio = _best(tried), math.sqrt(ratio)
+        tried |= {x: damage(x) for x in (best / ratio, best * ratio) if LEAST <= x <= MOST}
+    return _best(tried)
+
+
+def _best(tried: dict[float, float]) -> float:
+    return max(sorted(tried), key=lambda x: tried[x])
+
+
+def check_positive(attack: str, **values: float) -> None:
+    """Settings that are finite and above 0."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not 0.0 < value < math.inf:
+            raise SpecError(f"attack {attack}: {name}={value}; give a positive number")
