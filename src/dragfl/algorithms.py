@@ -64,6 +64,22 @@ PRESETS = {
     "fednova": Preset("Wang et al. 2020", aggregate="fednova"),
     "fedcm": Preset("Xu et al. 2021", correction="fedcm"),
     "fedexp": Preset("Jhunjhunwala et al. 2023", aggregate="fedexp", server="last_two"),
+    "krum": Preset("Blanchard et al. 2017", aggregate="krum"),
+    "multi_krum": Preset("Blanchard et al. 2017", aggregate="multi_krum"),
+    "median": Preset("Yin et al. 2018", aggregate="median"),
+    "trimmed_mean": Preset("Yin et al. 2018", aggregate="trimmed_mean"),
+    "geometric_median": Preset("Pillutla et al. 2022", aggregate="geometric_median"),
+    "bulyan": Preset("El Mhamdi et al. 2018", aggregate="bulyan"),
+    "centered_clipping": Preset("Karimireddy et al. 2021", aggregate="centered_clipping"),
+    "norm_clipping": Preset("Sun et al. 2019", aggregate="norm_clipping"),
+    "dnc": Preset("Shejwalkar and Houmansadr 2021", aggregate="dnc"),
+    "sign_guard": Preset("Xu et al. 2022", aggregate="sign_guard"),
+    "fools_gold": Preset("Fung et al. 2020", aggregate="fools_gold"),
+    "flame": Preset("Nguyen et al. 2022", aggregate="flame"),
+    "rlr": Preset("Ozdayi et al. 2021", aggregate="rlr"),
+    "mea_med": Preset("Xie et al. 2018", aggregate="mea_med"),
+    "mda": Preset("El Mhamdi et al. 2020", aggregate="mda"),
+    "caf": Preset("Allouah et al. 2025", aggregate="caf"),
 }
 
 
@@ -76,7 +92,7 @@ def expand(table: Mapping[str, Any]) -> dict[str, Any]:
     name = given.pop("name", None)
     if name is not None and not isinstance(name, str):
         raise SpecError(f"algorithm.name: {name!r} is no name; give one of {', '.join(PRESETS)}")
-    parts = {part: given.pop(part) for part in PARTS if part in given}
+    parts = {part: _named(given.pop(part)) for part in PARTS if part in given}
     if len(parts) == len(PARTS):  # an expanded table: the name is only a label
         if given:
             raise SpecError(_stray(next(iter(given)), name, parts, {}))
@@ -96,6 +112,11 @@ def expand(table: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": _label(expanded) if parts or name is None else name, **expanded}
 
 
+def _named(part: Any) -> Any:
+    """A table `{chain = [...], f = 4}` names its aggregate by its key."""
+    return {"name": "chain", **part} if isinstance(part, Mapping) and "chain" in part else part
+
+
 def _label(parts: Mapping[str, Any]) -> str:
     """What to call a composition: the names of its parts that are not FedAvg's, as in `drag+momentum`."""
     names = [_part_name(parts[part]) for part in PARTS if _part_name(parts[part]) != DEFAULTS[part]]
@@ -104,6 +125,8 @@ def _label(parts: Mapping[str, Any]) -> str:
 
 def _part_name(part: Any) -> str:
     name = part.get("name", "") if isinstance(part, Mapping) else part
+    if name == "chain" and isinstance(part, Mapping) and isinstance(part.get("chain"), list | tuple):
+        return "+".join(_part_name(link) for link in part["chain"])
     return str(name) if isinstance(name, str) else type(name).__name__
 
 

@@ -18,9 +18,22 @@ else:
 Array = TypeVar("Array", "Tensor", "np.ndarray")
 
 
+def tensor(name: str, what: str, array: np.ndarray) -> Tensor:
+    """A numpy array as a tensor: its memory where torch can use it as it is, otherwise a copy."""
+    if array.dtype.kind not in "fiub":
+        raise SpecError(f"{name}: {what} are numpy {array.dtype}; convert them to float32 or float64")
+    foreign = not array.dtype.isnative
+    if foreign or not array.flags.writeable or any(step < 0 for step in array.strides):
+        array = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
+    try:
+        return torch.from_numpy(array)
+    except (TypeError, ValueError):  # an unusual dtype (long double) or a field of a record array
+        raise SpecError(f"{name}: {what} are numpy {array.dtype}; convert them to float32 or float64") from None
+
+
 def matrix(name: str, updates: Tensor | np.ndarray) -> Tensor:
     """The updates as a checked (n, d) tensor, without a copy; `name` is whose argument it is."""
-    X = torch.from_numpy(updates) if isinstance(updates, np.ndarray) else updates
+    X = tensor(name, "updates", updates) if isinstance(updates, np.ndarray) else updates
     if not isinstance(X, torch.Tensor):
         raise SpecError(f"{name}: updates are a {type(updates).__name__}; give an (n, d) torch tensor or numpy array")
     if X.ndim != 2 or 0 in X.shape:
@@ -32,7 +45,7 @@ def matrix(name: str, updates: Tensor | np.ndarray) -> Tensor:
 
 def vector(name: str, what: str, value: Tensor | np.ndarray, X: Tensor) -> Tensor:
     """A vector of the server's own as a checked (d,) tensor beside X."""
-    v = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+    v = tensor(name, what, value) if isinstance(value, np.ndarray) else value
     if not isinstance(v, torch.Tensor) or v.shape != X.shape[1:]:
         seen = tuple(v.shape) if isinstance(v, torch.Tensor) else type(value).__name__
         raise SpecError(f"{name}: {what} is {seen} and the updates are {tuple(X.shape)}; give a ({X.shape[1]},) vector")

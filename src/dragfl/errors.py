@@ -33,6 +33,10 @@ class Diverged(DragflError):
     exit_code = 4
 
 
+class Infeasible(DragflError):
+    """Too few updates arrived for the rule; the engine skips the round and says so in its record."""
+
+
 class Interrupted(DragflError):
     """The run was stopped before its end and can be resumed."""
 

@@ -7,6 +7,8 @@ zero.
 >>> import torch
 >>> drag(torch.tensor([[3.0, 4.0], [0.0, 2.0], [-5.0, 0.0]]), torch.tensor([1.0, 0.0]), c=0.25)
 tensor([1.2333, 1.7000])
+>>> median(torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 2.0], [10.0, -10.0]]))
+tensor([1., 1.])
 """
 
 from __future__ import annotations
@@ -16,13 +18,59 @@ from torch import Tensor
 
 from dragfl.aggregates.divergence import Divergence
 from dragfl.aggregates.dragging import divergences, inverse_norms
+from dragfl.aggregates.robust.forms import (
+    arc,
+    bucketing,
+    bulyan,
+    caf,
+    centered_clipping,
+    dnc,
+    flame,
+    fools_gold,
+    geometric_median,
+    krum,
+    mda,
+    mea_med,
+    median,
+    multi_krum,
+    nnm,
+    norm_clipping,
+    rlr,
+    sign_guard,
+    trimmed_mean,
+)
 from dragfl.arithmetic import FLOAT32_SAFE, combine, cosines, finite_rows, norm, norms_and_dots, row_norms, unit
 from dragfl.arrays import Array, like, matrix, vector
 from dragfl.errors import SpecError
 from dragfl.schedules import check_range
 from dragfl.types import EPS
 
-__all__ = ["br_drag", "divergence", "drag", "fltrust", "mean"]
+__all__ = [
+    "arc",
+    "br_drag",
+    "bucketing",
+    "bulyan",
+    "caf",
+    "centered_clipping",
+    "divergence",
+    "dnc",
+    "drag",
+    "flame",
+    "fltrust",
+    "fools_gold",
+    "geometric_median",
+    "krum",
+    "mda",
+    "mea_med",
+    "mean",
+    "median",
+    "multi_krum",
+    "nnm",
+    "norm_clipping",
+    "rlr",
+    "sign_guard",
+    "trimmed_mean",
+]
 
 
 def _finite(X: Tensor, norms: Tensor, *values: Tensor) -> tuple[Tensor, ...]:

@@ -6,6 +6,7 @@ from dragfl.aggregates.fedexp import FedExP
 from dragfl.aggregates.fednova import FedNova
 from dragfl.aggregates.fltrust import FLTrust
 from dragfl.aggregates.mean import Mean
+from dragfl.aggregates.robust import ROBUST
 
 AGGREGATES = {
     "mean": Mean,
@@ -14,4 +15,5 @@ AGGREGATES = {
     "fltrust": FLTrust,
     "fednova": FedNova,
     "fedexp": FedExP,
+    **ROBUST,
 }

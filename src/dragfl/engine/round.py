@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dragfl.arithmetic import finite_rows, norm
 from dragfl.engine.worker import BUFFERS, Folded, Job, Sent, put_rows
-from dragfl.errors import Diverged
+from dragfl.errors import Diverged, Infeasible
 from dragfl.schedules import at
 from dragfl.types import Given, Now, Partial, RoundRecord, State, Updates, View
 
@@ -78,17 +78,22 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     plan = None if nobody else rule.begin(state.aggregate, now, Given(root=root, mean=mean), fed.setting)
     total: Partial | None = None
     extra: dict[str, Tensor] = {}
+    skipped = "no usable update"
     for block in blocks:
-        folded = fold(fed, plan, block)
+        try:
+            folded = fold(fed, plan, block)
+        except Infeasible as error:  # of a rule that asks for everyone, so this is the only block
+            skipped = f"infeasible: {error}"
+            folded = Folded(None, {}, block.usable())
         log.add(block, folded)
         total = _added(total, folded.partial)
         for name, value in folded.extra.items():
             extra[name] = extra[name] + value if name in extra else value
     metrics = log.metrics(now, sent, state.w) | ({"lost_states": fed.store.lost} if fed.store.lost else {})
 
-    if total is None:  # nobody sent anything usable: model, reference and momenta stay as they are
+    if total is None:  # nothing usable, or too little for the rule: model, reference and momenta stay as they are
         after = replace(state, t=state.t + 1, attack=attack_state)
-        return after, log.record(after.t, {**metrics, "skipped": "no usable update"}, None)
+        return after, log.record(after.t, {**metrics, "skipped": skipped}, None)
     step, aggregate, rule_metrics = rule.finish(state.aggregate, plan, total)
     sums = {**extra, "delta": total.total.double(), "count": torch.tensor(float(total.count))}
     if gradient is not None:

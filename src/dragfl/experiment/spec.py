@@ -190,6 +190,7 @@ def resolve(tables: Mapping[str, Any]) -> Experiment:
         state=convert("state", tables.get("state", {}), sections.State),
         engine=convert("engine", tables.get("engine", {}), sections.Engine),
     )
+    experiment = _with_assumed_f(experiment)
     _check_together(experiment)
     return experiment
 
@@ -319,6 +320,16 @@ def _model(table: Mapping[str, Any]) -> Model:
     return Model(make, settings, double_softmax, buffers)
 
 
+def _with_assumed_f(e: Experiment) -> Experiment:
+    """A robust rule that is not told how many attackers to assume assumes the number expected in a cohort."""
+    rule: Any = e.algorithm.aggregate
+    if not hasattr(rule, "shortage") or getattr(rule, "f", 0) is not None:
+        return e
+    expected = round(e.attackers.expected(e.clients)) if e.attack is not None else 0
+    told = dataclasses.replace(rule, f=expected)
+    return dataclasses.replace(e, algorithm=dataclasses.replace(e.algorithm, aggregate=told))
+
+
 def _check_together(e: Experiment) -> None:
     """What no single table can check."""
     probe = Setting(dim=1, clients=e.clients.total, per_round=e.clients.per_round or e.clients.total, segments=(0, 1))
@@ -328,6 +339,9 @@ def _check_together(e: Experiment) -> None:
             f"algorithm '{e.algorithm.name}' needs trusted root data and there is no [root] table; "
             "add for example: [root] with size = 100"
         )
+    shortage = getattr(rule, "shortage", None)
+    if shortage is not None and (why := shortage(probe.per_round)):
+        raise SpecError(why)
     limit = e.clients.per_round if e.attackers.redraw else e.clients.total
     if e.attack is not None and limit is not None and e.attackers.attackers > limit:
         raise SpecError(f"attack.attackers: {e.attackers.attackers} is more than the {limit} clients there are")

@@ -1,4 +1,6 @@
-"""The one-shot forms: kinds and dtypes, rows that are not finite, and arguments that cannot be."""
+"""The one-shot forms of mean, DRAG, BR-DRAG and FLTrust: kinds and dtypes, rows that are not finite, and arguments
+that cannot be. The robust rules are tried in `test_robust_forms.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import torch
 
 from dragfl import functional
 from dragfl.errors import SpecError
+from tests.functional.robust_forms import FORMS as ROBUST_FORMS
 
 X = [[3.0, 4.0], [0.0, 2.0], [-5.0, 0.0]]
 R = [1.0, 0.0]
@@ -32,8 +35,8 @@ def test_examples_of_the_documentation() -> None:
     assert seen.failed == 0
 
 
-def test_every_public_name_is_tried_here() -> None:
-    assert set(functional.__all__) == set(FORMS)
+def test_every_public_name_is_tried_here_or_beside() -> None:
+    assert set(functional.__all__) == set(FORMS) | set(ROBUST_FORMS)
 
 
 @pytest.mark.parametrize("name", FORMS)

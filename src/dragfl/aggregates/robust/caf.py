@@ -1,0 +1,100 @@
+"""CAF, the covariance-bound-agnostic filter: turn down what sticks out along the direction of largest spread.
+
+Allouah, Guerraoui, Stephan: Towards Trustworthy Federated Learning with Untrusted Participants, ICML 2025.
+
+    a_i = 1;  while sum a > n - 2f:
+        mu = sum a_i g_i / sum a,   (lambda, v) = top eigenpair of the covariance weighted by a
+        keep mu if lambda is the least so far
+        tau_i = <g_i - mu, v>^2,    a_i <- a_i (1 - tau_i / max tau)
+    Delta = the mu kept
+
+Needs n > 2f; f = 0 gives the mean. The eigenpair is exact, from the (n, n) dots, and one sweep over the updates
+serves all rounds of the filter. Suspicion is 1 - a_i, how far an update was turned down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dragfl.aggregates.robust.parts import (
+    Weighting,
+    check_count,
+    everyone,
+    majority,
+    robust_begin,
+    robust_finish,
+    robust_fold,
+    robust_shortage,
+)
+from dragfl.types import EPS, no_state
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from dragfl.aggregates.robust.gram import Gram
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class CAF:
+    """The mean after a filter on the direction of largest spread.
+
+    | argument | symbol |
+    |---|---|
+    | f | f, assumed number of malicious updates; by default the expected number of attackers in a cohort |
+    """
+
+    f: int | None = None
+    name: ClassVar[str] = "caf"
+
+    def __post_init__(self) -> None:
+        check_count("caf", "f", self.f)
+
+    def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
+        n = len(gram)
+        a = torch.ones(n, dtype=torch.float64, device=gram.X.device)
+        best, kept = torch.inf, a / n
+        while float(a.sum()) > n - 2 * f:
+            spread, tau = _widest(gram.squared, a)
+            if spread < best:
+                best, kept = spread, a / a.sum()
+            if not tau.max() > 0:
+                break
+            a = a * (1.0 - tau / tau.max())
+        return Weighting(kept, 1.0 - a)
+
+    init = no_state
+    needs = everyone
+    begin = robust_begin
+    fold = robust_fold
+    finish = robust_finish
+    least = majority
+    shortage = robust_shortage
+
+
+def _widest(squared: Tensor, a: Tensor) -> tuple[float, Tensor]:
+    """(lambda, tau) of the covariance weighted by a, from squared distances.
+
+    With K the dots of the rows less mu and u the top eigenvector of A^(1/2) K A^(1/2) / sum a, v is proportional to
+    sum_i sqrt(a_i) u_i (g_i - mu), so that tau = (K A^(1/2) u)^2 / (u A^(1/2) K A^(1/2) u). Rows of weight zero may
+    be of any size and do not enter the eigenproblem.
+    """
+    p = a / a.sum()
+    away = squared @ p
+    K = 0.5 * (away.unsqueeze(0) + away.unsqueeze(1) - squared) - 0.5 * (p @ away)
+    rows = (a > 0).nonzero().flatten()
+    root = p[rows].sqrt()
+    inner = K[rows][:, rows] * root.unsqueeze(0) * root.unsqueeze(1)
+    size = inner.abs().max()
+    if not size > 0:
+        return 0.0, torch.zeros_like(a)
+    values, vectors = torch.linalg.eigh(inner / size)
+    top = float(values[-1] * size)
+    tau = torch.zeros_like(a)
+    tau[rows] = (K[rows][:, rows] @ (root * vectors[:, -1])).square() / max(top, EPS * float(size))
+    return top, tau

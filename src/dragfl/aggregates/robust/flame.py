@@ -1,0 +1,89 @@
+"""FLAME: the largest cluster by direction, clipped to the median length, with noise.
+
+Nguyen, Rieger, Chen, Yalame, Moellering, Fereidooni, Marchal, Miettinen, Mirhoseini, Zeitouni, Koushanfar, Sadeghi,
+Schneider: FLAME: Taming Backdoors in Federated Learning, USENIX Security 2022.
+
+    admitted = HDBSCAN on 1 - cos(g_i, g_j), clusters of floor(n/2) + 1 at least
+    S = median |g|,   Delta = mean over the admitted of g_i min(1, S / |g_i|)  +  N(0, (sigma S)^2)
+    sigma = sqrt(2 ln(1.25 / delta)) / epsilon
+
+No f is assumed. |Delta| without noise never exceeds the median length. Where no cluster is found everyone is admitted.
+An attack inside the honest cone of directions passes. Suspicion is the median of 1 - cos to the others. Needs
+scikit-learn: the extra `robust`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dragfl.aggregates.robust.parts import (
+    Weighting,
+    any_number,
+    everyone,
+    robust_begin,
+    robust_finish,
+    robust_fold,
+    robust_shortage,
+)
+from dragfl.errors import SpecError
+from dragfl.schedules import check_range
+from dragfl.types import EPS, no_state
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from dragfl.aggregates.robust.gram import Gram
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class Flame:
+    """The clipped mean of the largest cluster of directions, with noise.
+
+    | argument | symbol |
+    |---|---|
+    | epsilon | epsilon > 0 of the noise; `inf` for none |
+    | delta | delta in (0, 1] of the noise |
+    """
+
+    epsilon: float = 3000.0
+    delta: float = 0.01
+    name: ClassVar[str] = "flame"
+
+    def __post_init__(self) -> None:
+        check_range("flame", "delta", self.delta, 0.0, 1.0, open_low=True)
+        if not self.epsilon > 0.0:
+            raise SpecError(f"flame: epsilon={self.epsilon}; give a number above 0, or inf for no noise")
+
+    def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
+        from dragfl.aggregates.robust.clustering import hdbscan, largest
+
+        away = cosine_distances(gram.dots)
+        labels = hdbscan(self.name, away.cpu().numpy(), len(gram) // 2 + 1)
+        admitted = torch.from_numpy(largest(labels)).to(away.device)
+        median = gram.norms.quantile(0.5)
+        clip = (median / gram.norms.clamp_min(1e-300)).clamp_max(1.0)
+        sigma = math.sqrt(2.0 * math.log(1.25 / self.delta)) / self.epsilon
+        weights = torch.where(admitted, clip, 0.0) / admitted.sum()
+        return Weighting(weights, away.quantile(0.5, dim=1), sigma * float(median))
+
+    init = no_state
+    needs = everyone
+    begin = robust_begin
+    fold = robust_fold
+    finish = robust_finish
+    least = any_number
+    shortage = robust_shortage
+
+
+def cosine_distances(G: Tensor) -> Tensor:
+    """(n, n) 1 - cos from dots, in [0, 2]; 1 where a row is zero, 0 on the diagonal."""
+    q = G.diagonal().clamp_min(0.0).sqrt()
+    inverse = torch.where(q > EPS, 1.0 / q.clamp_min(EPS), 0.0)
+    return (1.0 - G * inverse.unsqueeze(0) * inverse.unsqueeze(1)).clamp_(0.0, 2.0).fill_diagonal_(0.0)

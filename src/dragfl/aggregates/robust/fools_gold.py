@@ -1,0 +1,114 @@
+"""FoolsGold: clients whose histories look alike share one vote.
+
+Fung, Yoon, Beschastnikh: The Limitations of Federated Learning in Sybil Settings, RAID 2020.
+
+    H_i  sum of all updates of client i so far,  cs_ij = cos(H_i, H_j) for i != j, 0 where a history is zero
+    v_i = max(0, max_j cs_ij);   pardoning: where v_i < v_j, cs_ij <- cs_ij v_i / v_j
+    w_i = 1 - max(0, max_j cs_ij), divided by max w, 1 -> 0.99, then clip(ln(w / (1 - w)) + 0.5, 0, 1)
+    Delta = sum w_i g_i / sum w_i
+
+Where all w are zero (all histories alike, as with equal data) the round is the mean, or zero with
+`on_all_alike = "skip"`. No f is assumed and lengths are not bounded: one long update that is unlike the others breaks
+it. Suspicion is the largest cosine to another history after pardoning.
+
+The server keeps one vector for every client ever seen: with M clients and d parameters up to 4 M d bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from dragfl.aggregates.robust.parts import everyone
+from dragfl.schedules import check_choice
+from dragfl.types import EPS, Given, Now, Partial, Plan, Setting, State, Updates
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class Histories:
+    client: Tensor | None = None  # (m,) int64 ids of the clients seen, ascending
+    total: Tensor | None = None  # (m, d) float32 sums of their updates
+
+
+@dataclass(frozen=True)
+class FoolsGold:
+    """Updates weighted by how unlike all others their client's history is.
+
+    | argument | symbol |
+    |---|---|
+    | on_all_alike | when every w is zero: the `mean`, or `skip` the round |
+    """
+
+    on_all_alike: Literal["mean", "skip"] = "mean"
+    name: ClassVar[str] = "fools_gold"
+
+    def __post_init__(self) -> None:
+        check_choice("fools_gold", "on_all_alike", self.on_all_alike, ("mean", "skip"))
+
+    needs = everyone
+
+    def init(self, setting: Setting) -> State:
+        return Histories()
+
+    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+        return state
+
+    def fold(self, plan: Plan, block: Updates) -> Partial:
+        from dragfl.aggregates.robust.gram import blend, dots
+
+        history = block.delta + _known(plan, block)
+        end = torch.finfo(history.dtype).max
+        history.clamp_(-end, end)
+        w, alike = unlikeness(dots(history))
+        step = blend(normalised(w, self.on_all_alike).unsqueeze(0), block.delta, float(block.norm.max()))[0]
+        order = block.client.sort().indices
+        sums = {"step": step, "history": history[order], "client": block.client[order]}
+        return Partial.of(block, sums, {"norm": block.norm, "suspicion": alike, "trust": w})
+
+    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+        client, total = partial.sums["client"].long(), partial.sums["history"].float()
+        if state.client is not None and state.total is not None:
+            old = ~torch.isin(state.client, client)
+            client, total = torch.cat([state.client[old], client]), torch.cat([state.total[old], total])
+        order = client.sort().indices
+        weight = float(partial.per_client["trust"].mean())
+        return partial.sums["step"].float(), Histories(client[order], total[order]), {"trust_mean": weight}
+
+
+def _known(state: Histories, block: Updates) -> Tensor:
+    """The histories of these clients up to now, zero for new ones."""
+    known = torch.zeros_like(block.delta)
+    if state.client is not None and state.total is not None:
+        here = torch.isin(block.client, state.client)
+        known[here] = state.total[torch.searchsorted(state.client, block.client[here])].to(known)
+    return known
+
+
+def unlikeness(G: Tensor) -> tuple[Tensor, Tensor]:
+    """(w, largest cosine to another after pardoning), both (n,), from the dots of the histories."""
+    q = G.diagonal().clamp_min(0.0).sqrt()
+    inverse = torch.where(q > EPS, 1.0 / q.clamp_min(EPS), 0.0)
+    cs = (G * inverse.unsqueeze(0) * inverse.unsqueeze(1)).clamp_(-1.0, 1.0).fill_diagonal_(0.0)
+    v = cs.amax(1).clamp_min(0.0)
+    pardon = v.unsqueeze(1) < v.unsqueeze(0)
+    cs = torch.where(pardon, cs * (v.unsqueeze(1) / v.clamp_min(EPS).unsqueeze(0)), cs)
+    alike = cs.fill_diagonal_(0.0).amax(1).clamp_min(0.0)
+    w = (1.0 - alike).clamp(0.0, 1.0)
+    if not w.max() > EPS:
+        return torch.zeros_like(w), alike
+    w = (w / w.max()).clamp_max(0.99)
+    return torch.where(w > 0, (w / (1.0 - w)).log() + 0.5, 0.0).clamp(0.0, 1.0), alike
+
+
+def normalised(w: Tensor, on_all_alike: str) -> Tensor:
+    """Weights with sum one; where all are zero the mean's, or zeros to skip the round."""
+    if float(w.sum()) > 0.0:
+        return w / w.sum()
+    return torch.full_like(w, 1.0 / len(w)) if on_all_alike == "mean" else w

@@ -1,0 +1,126 @@
+"""Krum and Multi-Krum: the updates that lie closest to their neighbours.
+
+Blanchard, El Mhamdi, Guerraoui, Stainer: Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent,
+NeurIPS 2017.
+
+    score_i = sum of |g_i - g_j|^2 over the n - f - 2 nearest others j
+    Krum          Delta = g_i with the least score
+    Multi-Krum    Delta = mean of the m updates with the least scores, m = n - f by default
+
+Both need n >= 2f + 3. Every update they use is then within sqrt(n - f - 2) times the diameter of the honest updates
+of an honest one, however far away the others are. Suspicion is the score. Ties go to the lowest index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dragfl.aggregates.robust.parts import (
+    Weighting,
+    check_count,
+    everyone,
+    robust_begin,
+    robust_finish,
+    robust_fold,
+    robust_shortage,
+)
+from dragfl.types import no_state
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from dragfl.aggregates.robust.gram import Gram
+else:
+    from dragfl.lazy import torch
+
+
+def krum_scores(squared: Tensor, neighbours: int) -> Tensor:
+    """(n,) sums of the squared distances to the nearest others."""
+    others = squared.clone().fill_diagonal_(-1.0).sort(1).values[:, 1:]
+    return others[:, :neighbours].sum(1)
+
+
+def enough_for_krum(self: Krum | MultiKrum, f: int) -> int:
+    return 2 * f + 3
+
+
+def _scores(part: Krum | MultiKrum, gram: Gram, f: int) -> Tensor:
+    given = part.neighbours
+    return krum_scores(gram.squared, len(gram) - f - 2 if given is None else min(given, len(gram) - 1))
+
+
+def mean_of_rows(rows: Tensor, n: int) -> Tensor:
+    """(n,) float64 weights of the mean of some rows."""
+    weights = torch.zeros(n, dtype=torch.float64, device=rows.device)
+    weights[rows] = 1.0 / len(rows)
+    return weights
+
+
+@dataclass(frozen=True)
+class Krum:
+    """The one update that lies closest to its neighbours.
+
+    | argument | symbol |
+    |---|---|
+    | f | f, assumed number of malicious updates; by default the expected number of attackers in a cohort |
+    | neighbours | how many others a score adds up; n - f - 2 by default |
+    """
+
+    f: int | None = None
+    neighbours: int | None = None
+    name: ClassVar[str] = "krum"
+
+    def __post_init__(self) -> None:
+        check_count("krum", "f", self.f)
+        check_count("krum", "neighbours", self.neighbours, 1)
+
+    def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
+        scores = _scores(self, gram, f)
+        return Weighting(mean_of_rows(scores.argmin().reshape(1), len(gram)), scores)
+
+    init = no_state
+    needs = everyone
+    begin = robust_begin
+    fold = robust_fold
+    finish = robust_finish
+    least = enough_for_krum
+    shortage = robust_shortage
+
+
+@dataclass(frozen=True)
+class MultiKrum:
+    """The mean of the m updates that lie closest to their neighbours.
+
+    | argument | symbol |
+    |---|---|
+    | f | f, assumed number of malicious updates; by default the expected number of attackers in a cohort |
+    | m | m, updates averaged; n - f by default |
+    | neighbours | how many others a score adds up; n - f - 2 by default |
+    """
+
+    f: int | None = None
+    m: int | None = None
+    neighbours: int | None = None
+    name: ClassVar[str] = "multi_krum"
+
+    def __post_init__(self) -> None:
+        check_count("multi_krum", "f", self.f)
+        check_count("multi_krum", "m", self.m, 1)
+        check_count("multi_krum", "neighbours", self.neighbours, 1)
+
+    def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
+        scores = _scores(self, gram, f)
+        m = len(gram) - f if self.m is None else min(self.m, len(gram))
+        return Weighting(mean_of_rows(scores.sort(stable=True).indices[:m], len(gram)), scores)
+
+    init = no_state
+    needs = everyone
+    begin = robust_begin
+    fold = robust_fold
+    finish = robust_finish
+    least = enough_for_krum
+    shortage = robust_shortage

@@ -1,0 +1,101 @@
+"""SignGuard: keep updates of an ordinary length whose signs are like those of most.
+
+Xu, Huang, Song, Lan: Byzantine-robust Federated Learning through Collaborative Malicious Gradient Filtering, ICDCS
+2022.
+
+    by length   keep i with  low <= |g_i| / median |g| <= high
+    by signs    features of i: shares of positive, zero and negative signs on a random tenth of the coordinates;
+                cluster them, keep the largest cluster
+    Delta = mean over those kept by both of  g_i min(1, median |g| / |g_i|)
+
+No f is assumed. Where nothing is kept by both, the largest cluster is used. |Delta| never exceeds the median length,
+but its direction is not protected: an attack with honest signs, such as ALIE, passes. Suspicion is the distance of
+the features from those of the kept ones plus |log(|g_i| / median |g|)|. Needs scikit-learn: the extra `robust`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from dragfl.aggregates.robust.parts import (
+    Weighting,
+    any_number,
+    everyone,
+    robust_begin,
+    robust_finish,
+    robust_fold,
+    robust_shortage,
+)
+from dragfl.schedules import check_choice, check_range
+from dragfl.types import EPS, no_state
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from dragfl.aggregates.robust.gram import Gram
+else:
+    from dragfl.lazy import torch
+
+
+@dataclass(frozen=True)
+class SignGuard:
+    """The clipped mean of updates with ordinary lengths and signs.
+
+    | argument | symbol |
+    |---|---|
+    | low | least length kept, in units of the median length |
+    | high | largest length kept, in units of the median length |
+    | share | share of the coordinates whose signs are counted |
+    | cluster | `mean_shift` or `k_means` (two clusters) |
+    """
+
+    low: float = 0.1
+    high: float = 3.0
+    share: float = 0.1
+    cluster: Literal["mean_shift", "k_means"] = "mean_shift"
+    name: ClassVar[str] = "sign_guard"
+
+    def __post_init__(self) -> None:
+        check_range("sign_guard", "low", self.low, 0.0, 1.0)
+        check_range("sign_guard", "high", self.high, 1.0, 1e9)
+        check_range("sign_guard", "share", self.share, 0.0, 1.0, open_low=True)
+        check_choice("sign_guard", "cluster", self.cluster, ("mean_shift", "k_means"))
+
+    def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
+        from dragfl.aggregates.robust.clustering import k_means, largest, mean_shift
+
+        median = gram.norms.quantile(0.5)
+        ratio = gram.norms / median.clamp_min(1e-300)
+        usual = (ratio >= self.low) & (ratio <= self.high)
+        d = gram.X.shape[1]
+        columns = np.sort(rng.choice(d, max(1, int(self.share * d)), replace=False))
+        signs = sign_shares(gram.sample(columns))
+        points = signs.cpu().numpy()
+        if self.cluster == "mean_shift":
+            labels = mean_shift(self.name, points)
+        else:
+            labels = k_means(self.name, points, int(rng.integers(2**31)))
+        alike = torch.from_numpy(largest(labels)).to(usual.device)
+        kept = usual & alike if bool((usual & alike).any()) else alike
+        clip = (median / gram.norms.clamp_min(1e-300)).clamp_max(1.0)
+        away = torch.linalg.vector_norm(signs - signs[kept].mean(0), dim=1)
+        suspicion = away + ratio.clamp(EPS, 1.0 / EPS).log().abs()
+        return Weighting(torch.where(kept, clip, 0.0) / kept.sum(), suspicion)
+
+    init = no_state
+    needs = everyone
+    begin = robust_begin
+    fold = robust_fold
+    finish = robust_finish
+    least = any_number
+    shortage = robust_shortage
+
+
+def sign_shares(X: Tensor) -> Tensor:
+    """(n, 3) float64 shares of positive, zero and negative numbers."""
+    positive, negative = (X > 0).double().mean(1), (X < 0).double().mean(1)
+    return torch.stack([positive, 1.0 - positive - negative, negative], 1)
