@@ -36,10 +36,10 @@ def layers_of(module: nn.Module) -> list[Layer] | None:
     parts = [part for part in module if not isinstance(part, nn.Identity)]
     if parts and isinstance(parts[0], nn.Flatten) and (parts[0].start_dim, parts[0].end_dim) == (1, -1):
         parts = parts[1:]
-    linear, between = parts[0::2], parts[1::2]
-    plain = all(type(part) is nn.Linear for part in linear) and all(type(part) is nn.ReLU for part in between)
+    linear = [part for part in parts[0::2] if type(part) is nn.Linear]
+    between = [part for part in parts[1::2] if type(part) is nn.ReLU]
     trained = all(p.requires_grad for p in module.parameters())
-    if not plain or not trained or len(linear) != len(between) + 1 or _hooked(module):
+    if len(linear) + len(between) != len(parts) or len(linear) != len(between) + 1 or not trained or _hooked(module):
         return None
     return [Layer(part.weight.data, None if part.bias is None else part.bias.data) for part in linear]
 
