@@ -87,7 +87,7 @@ def _command(line: str) -> None:
     if not line.startswith("dragfl "):
         return
     words = shlex.split(line, comments=True)[1:]
-    if words[0] in ("run", "sweep"):
+    if words[0] in ("run", "sweep", "arena"):
         words.insert(2, FEW)
     elif words[0] == "demo":
         words += ["--rounds", "2"]

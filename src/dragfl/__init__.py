@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dragfl import attacks, data, functional, models, report, testing
     from dragfl.data import partitions
     from dragfl.data.dataset import Dataset
+    from dragfl.experiment.arena import arena
     from dragfl.experiment.rundir import Run, load_run
     from dragfl.experiment.runner import resume, run
     from dragfl.experiment.simulation import simulate
@@ -28,6 +29,7 @@ _HOME = {
     "RoundRecord": "dragfl.types",
     "Run": "dragfl.experiment.rundir",
     "Updates": "dragfl.types",
+    "arena": "dragfl.experiment.arena",
     "load": "dragfl.experiment.spec",
     "load_run": "dragfl.experiment.rundir",
     "resume": "dragfl.experiment.runner",
@@ -51,6 +53,7 @@ __all__ = [
     "RoundRecord",
     "Run",
     "Updates",
+    "arena",
     "attacks",
     "data",
     "functional",

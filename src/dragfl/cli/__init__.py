@@ -16,12 +16,12 @@ EPILOG = (
 
 
 def parser() -> argparse.ArgumentParser:
-    from dragfl.cli import bench, data, demo, doctor, listing, report, resume, run, sweep
+    from dragfl.cli import arena, bench, data, demo, doctor, listing, report, resume, run, sweep
 
     top = argparse.ArgumentParser(prog="dragfl", description=DESCRIPTION, epilog=EPILOG)
     top.add_argument("--version", action="version", version=f"dragfl {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, run, sweep, resume, report, data, listing, bench, doctor):
+    for command in (demo, run, sweep, arena, resume, report, data, listing, bench, doctor):
         command.add(commands)
     return top
 

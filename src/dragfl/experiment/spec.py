@@ -26,7 +26,7 @@ from dragfl.data.partitions import PARTITIONS, Partition
 from dragfl.errors import SpecError, nearest
 from dragfl.experiment import sections
 from dragfl.experiment.names import build, convert, describe, import_object, look_up, without_none
-from dragfl.experiment.overrides import algorithm_table, override
+from dragfl.experiment.overrides import ATTACKER_KEYS, NO_ATTACK, algorithm_table, attack_table, override
 from dragfl.models import MODELS
 from dragfl.types import Algorithm, Attack, Setting
 
@@ -109,6 +109,7 @@ TABLES = (
     "algorithm",
     "algorithms",
     "attack",
+    "attacks",
     "model",
     "evaluation",
     "checkpoint",
@@ -167,6 +168,7 @@ def resolve(tables: Mapping[str, Any]) -> Experiment:
         if not isinstance(tables.get(key, {}), Mapping):
             raise SpecError(f"{key}: expected a table, got {tables[key]!r}; write [{key}] and its keys below it")
     _check_algorithms(tables.get("algorithms", {}))
+    _check_attacks(tables.get("attacks", {}))
     top = convert("", {k: v for k, v in tables.items() if k not in TABLES}, Top)
     data_table = convert("data", tables.get("data", {}), sections.Data)
     clients = convert("clients", tables.get("clients", {}), sections.Clients)
@@ -174,7 +176,7 @@ def resolve(tables: Mapping[str, Any]) -> Experiment:
         clients = dataclasses.replace(clients, local_steps=5)
     if clients.per_round is None:
         clients = dataclasses.replace(clients, per_round=clients.total)
-    attack, attackers = _attack(tables.get("attack"))
+    attack, attackers = _attack(attack_table(tables) if "attack" in tables else None)
     experiment = Experiment(
         **dataclasses.asdict(top),
         dataset=_dataset(data_table.dataset),
@@ -266,12 +268,24 @@ def _own_algorithm(own: Algorithm | str, settings: dict[str, Any]) -> Algorithm:
     return found
 
 
+def _check_attacks(tables: Mapping[str, Any]) -> None:
+    """As for algorithms: every `[attacks.NAME]` must make an attack, whichever the experiment names."""
+    for name, table in tables.items():
+        if name not in ATTACKS:
+            raise SpecError(f"attacks.{name}: unknown attack '{name}'{nearest(name, ATTACKS)}")
+        if not isinstance(table, Mapping):
+            raise SpecError(f"attacks.{name}: expected a table, got {table!r}; write [attacks.{name}]")
+        try:
+            _check_attack_keys({"name": name, **table}, frozenset())
+            build("attack", {"name": name, **table}, ATTACKS, ())
+        except SpecError as error:
+            raise SpecError(str(error).replace("attack.", f"attacks.{name}.", 1)) from None
+
+
 def _attack(table: Mapping[str, Any] | None) -> tuple[Attack | None, sections.Attackers]:
-    if table is None:
+    if table is None or table.get("name") == NO_ATTACK:
         return None, sections.Attackers(0)
-    own = {f.name for f in dataclasses.fields(sections.Attackers)}
-    if "attackers" not in table:
-        raise SpecError(f"attack.attackers: missing in {dict(table)!r}; say how many clients attack")
+    own = ATTACKER_KEYS
     attackers = convert("attack", {k: v for k, v in table.items() if k in own}, sections.Attackers)
     rest = {k: v for k, v in table.items() if k not in own}
     given = rest.get("name")
@@ -284,7 +298,7 @@ def _attack(table: Mapping[str, Any] | None) -> tuple[Attack | None, sections.At
     return build("attack", part, ATTACKS, ("knowledge", "init", "craft")), attackers
 
 
-def _check_attack_keys(table: Mapping[str, Any], own: set[str]) -> None:
+def _check_attack_keys(table: Mapping[str, Any], own: frozenset[str]) -> None:
     """Unknown keys, told with the nearest among the attack's own and those of every attack."""
     kind = ATTACKS.get(str(table.get("name")))
     known = [*own, "name", *(f.name for f in dataclasses.fields(kind))] if kind else list(table)
@@ -342,8 +356,8 @@ def _check_together(e: Experiment) -> None:
     shortage = getattr(rule, "shortage", None)
     if shortage is not None and (why := shortage(probe.per_round)):
         raise SpecError(why)
-    limit = e.clients.per_round if e.attackers.redraw else e.clients.total
-    if e.attack is not None and limit is not None and e.attackers.attackers > limit:
+    limit = e.clients.per_round if e.attackers.of_sampled else e.clients.total
+    if limit is not None and (e.attackers.attackers or 0) > limit:
         raise SpecError(f"attack.attackers: {e.attackers.attackers} is more than the {limit} clients there are")
     if isinstance(e.clients.lr, float | int) and not math.isfinite(e.clients.lr):
         raise SpecError(f"clients.lr: {e.clients.lr}; give a finite number")

@@ -1,0 +1,62 @@
+"""`dragfl arena` as it is typed: two defences, two attacks, three rounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragfl.cli import main
+
+SIDES = ("--defences", "fedavg,br_drag", "--attacks", "sign_flip,label_flip")
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(
+        'name = "small"\nrounds = 3\n[root]\nsize = 20\n[clients]\ntotal = 6\nlocal_steps = 1\n'
+        '[model]\nname = "logistic"\n[evaluation]\nevery = 1\n'
+    )
+    return path
+
+
+def test_end_to_end(
+    toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    words = ["arena", str(toml), *SIDES, "--fractions", "0.34"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert sum(line.startswith("run ") for line in said.splitlines()) == 6  # 2 x (1 + 2), one line each
+    assert "2 of 6 clients attack" in said and "BR-DRAG †" in said and "worst" in said
+    assert said.splitlines()[-1] == "report: arena/small/arena.html"
+    page = (tmp_path / "arena" / "small" / "arena.html").read_text()
+    assert "2 defences against 2 attacks on digits" in page
+    assert main(words) == 0
+    assert capsys.readouterr().out.count("already done") == 6
+    assert (tmp_path / "arena" / "small" / "arena.html").read_text() == page
+
+
+def test_dry_run_lists_the_runs(toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    partitions = 'iid,{kind="dirichlet_class",a=0.1}'
+    options = ("--partitions", partitions, "--seeds", "0,1", "--out", str(tmp_path / "o"), "--dry-run")
+    assert main(["arena", str(toml), *SIDES, *options, "clients.total=12"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2 * 2 * 2 * 3
+    assert not (tmp_path / "o").exists()
+
+
+def test_quick_has_an_experiment_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["arena", "--quick", "--dry-run"]) == 0
+    runs = capsys.readouterr().out.splitlines()
+    assert len(runs) == 10 * 9 and all(run.startswith("arena/digits/runs/") for run in runs)
+    assert main(["arena", "rounds=7", "--quick", "--dry-run"]) == 0
+
+
+def test_mistakes(toml: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["arena"]) == 2
+    assert "--quick" in capsys.readouterr().err
+    assert main(["arena", str(toml), "--defences", "krumm"]) == 2
+    assert "did you mean 'krum'?" in capsys.readouterr().err
+    assert main(["arena", "nowhere.toml"]) == 2
