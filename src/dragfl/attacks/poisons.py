@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+from dragfl.attacks.scaling import backdoor_scale
 from dragfl.errors import DataError, SpecError
 from dragfl.types import Knowledge, Now, State, Updates, View, no_state
 
@@ -162,7 +163,7 @@ class Backdoor:
             raise SpecError(f"poison backdoor: corner={self.corner!r}; give 'top left', ..., 'bottom right'")
 
     def craft(self, state: State, view: View, now: Now) -> tuple[Updates, State]:
-        return replace(view.own, delta=self.scale * view.own.delta), state
+        return replace(view.own, delta=backdoor_scale(view.own.delta, self.scale)), state
 
     def suited(self, classes: int, x: Tensor) -> Backdoor:
         """Itself, if the target is a class, the square fits the images and its value can be stored in them."""

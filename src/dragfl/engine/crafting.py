@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from dragfl.engine.worker import Sent, concat, mean_update, put_rows
+from dragfl.errors import Infeasible
 from dragfl.types import Aggregate, Given, Now, Setting, State, Updates, View
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ class Rehearsal:
         if not used:
             return everyone.delta.new_zeros(self.setting.dim)
         plan = rule.begin(self.state, self.now, Given(root=self.root, mean=mean), self.setting)
-        total = reduce(add, [rule.fold(plan, block) for block in used])
+        try:
+            total = reduce(add, [rule.fold(plan, block) for block in used])
+        except Infeasible:  # the round would be skipped
+            return everyone.delta.new_zeros(self.setting.dim)
         return rule.finish(self.state, plan, total)[0]
 
 

@@ -1,0 +1,183 @@
+"""What holds for every attack whatever comes in: shapes, kinds, nothing changed, no NaN where there was none."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dragfl
+from dragfl import attacks
+from dragfl.attacks import ATTACKS
+from dragfl.errors import SpecError
+from dragfl.rng import rng
+from dragfl.testing import check_attack
+from dragfl.types import Now, Setting, Updates, View
+
+Function = Callable[[Any, int], Any]  # (clean updates, f) -> sent
+
+
+def root(X: Any) -> Any:
+    return X[0] + 0.5
+
+
+HONEST: dict[str, Function] = {
+    "alie": lambda X, f: attacks.alie(X, f),
+    "alie against": lambda X, f: attacks.alie(X, f, 1.0, side="against"),
+    "ipm": lambda X, f: attacks.ipm(X, f, 2.0),
+    "min_max": attacks.min_max,
+    "min_max sign": lambda X, f: attacks.min_max(X, f, "sign"),
+    "min_max std": lambda X, f: attacks.min_max(X, f, "std"),
+    "min_sum": attacks.min_sum,
+    "min_sum std": lambda X, f: attacks.min_sum(X, f, "std", "min"),
+    "mimic": attacks.mimic,
+    "mimic z": lambda X, f: attacks.mimic(X, f, z=root(X)),
+    "fang_krum": attacks.fang_krum,
+    "fang_krum partial": lambda X, f: attacks.fang_krum(X, f, "partial"),
+    "fang_trim": lambda X, f: attacks.fang_trim(X, f, rng(0, "a")),
+    "fang_trim partial": lambda X, f: attacks.fang_trim(X, f, rng(0, "a"), "partial"),
+    "fang_trim weights": lambda X, f: attacks.fang_trim(X, f, rng(0, "a"), space="weights", w=root(X)),
+    "adaptive_fltrust": lambda X, f: attacks.adaptive_fltrust(X, f, root(X), rng(0, "a"), rounds=1, queries=2),
+    "adaptive_br_drag": lambda X, f: attacks.adaptive_br_drag(X, f, root(X), 0.25),
+    "adaptive_br_drag across": lambda X, f: attacks.adaptive_br_drag(X, f, root(X), 0.5, "across"),
+}
+OWN: dict[str, Function] = {
+    "random_scaling": lambda X, f: attacks.random_scaling(X, 3.0, rng(0, "a")),
+    "sign_flip": lambda X, f: attacks.sign_flip(X),
+    "gaussian": lambda X, f: attacks.gaussian(X, 1.0, rng(0, "a")),
+    "free_rider": lambda X, f: attacks.free_rider(X),
+    "free_rider replay": lambda X, f: attacks.free_rider(X, "replay", change=root(X)),
+    "free_rider disguised": lambda X, f: attacks.free_rider(X, "disguised", rng=rng(0, "a")),
+    "backdoor_scale": lambda X, f: attacks.backdoor_scale(X, 5.0),
+}
+EVERY = HONEST | OWN
+
+
+def test_no_function_is_forgotten() -> None:
+    functions = {name for name in attacks.__all__ if inspect.isfunction(getattr(attacks, name))}
+    assert functions - {"alie_z", "non_finite"} == {name.split()[0] for name in EVERY}
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> np.ndarray:
+    """Small (h, d) of ordinary, equal, zero, tiny, huge and one-sided numbers."""
+    h, d = draw(st.integers(1, 6)), draw(st.integers(1, 5))
+    numbers = st.sampled_from([0.0, 1.0, -1.0, 1e-20, 1e-6, -3.5, 1e6]) | st.floats(-10, 10)
+    rows = draw(st.lists(st.lists(numbers, min_size=d, max_size=d), min_size=h, max_size=h))
+    return np.array(rows, dtype=draw(st.sampled_from([np.float32, np.float64])))
+
+
+@pytest.mark.parametrize("name", EVERY)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(X=matrices(), f=st.integers(1, 4))
+def test_whatever_comes_in(name: str, X: np.ndarray, f: int) -> None:
+    before = X.copy()
+    sent = EVERY[name](X, f)
+    assert isinstance(sent, np.ndarray) and sent.dtype == X.dtype
+    assert sent.shape == (f if name in HONEST else len(X), X.shape[1])
+    assert np.isfinite(sent).all()
+    assert (before == X).all(), "its input was changed"
+    tensor = EVERY[name](torch.from_numpy(X), f)
+    assert isinstance(tensor, torch.Tensor) and np.array_equal(tensor.numpy(), sent)
+    sent[:] = 7.0
+    assert (before == X).all(), "what is sent lies in the memory of what came in"
+
+
+@pytest.mark.parametrize("name", sorted(set(HONEST) - {"mimic z"}))
+def test_rows_that_are_not_finite_are_left_out(name: str) -> None:
+    """Here `root` is given by hand, since it would hold a NaN."""
+    X = rng(0, "x").normal(size=(5, 4))
+    bad = np.vstack([X[:2], np.full((1, 4), np.nan), X[2:], np.full((1, 4), np.inf)])
+    if any(word in name for word in ("adaptive", "weights")):
+        r = root(X)
+        calls: dict[str, Function] = {
+            "adaptive_fltrust": lambda X, f: attacks.adaptive_fltrust(X, f, r, rng(0, "a"), rounds=1),
+            "fang_trim weights": lambda X, f: attacks.fang_trim(X, f, rng(0, "a"), space="weights", w=r),
+        }
+        attack = calls.get(name, lambda X, f: attacks.adaptive_br_drag(X, f, r, 0.25))
+    else:
+        attack = HONEST[name]
+    np.testing.assert_array_equal(attack(bad, 2), attack(X, 2))
+    assert np.isfinite(attack(bad[2:3], 2)).all()
+
+
+@pytest.mark.parametrize("f", [-1, 1.5, True])
+def test_a_wrong_f(f: Any) -> None:
+    with pytest.raises(SpecError, match="give the number of attackers"):
+        attacks.ipm(np.ones((2, 2)), f)
+
+
+OBJECTS: list[dict[str, Any]] = [
+    *({"name": name} for name in ATTACKS),
+    *(
+        {"name": name, "knowledge": "colluding"}
+        for name in ("alie", "ipm", "min_max", "min_sum", "fang_krum", "fang_trim")
+    ),
+    *({"name": name, "knowledge": "white_box"} for name in ("alie", "ipm")),
+    *({"name": "free_rider", "kind": kind} for kind in ("replay", "disguised")),
+    *({"name": name, "direction": word} for name in ("min_max", "min_sum") for word in ("sign", "std")),
+    {"name": "fang_trim", "space": "weights"},
+    {"name": "adaptive_br_drag", "c": 0.5, "goal": "across"},
+    {"name": "mimic", "client": 50},
+    {"name": "gaussian", "how": "add"},
+    {"name": "non_finite", "value": "-inf", "where": "one"},
+]
+
+
+@pytest.mark.parametrize("table", OBJECTS, ids=lambda table: " ".join(map(str, table.values())))
+def test_every_setting_keeps_the_contract_and_can_be_named(table: dict[str, Any]) -> None:
+    attack = dragfl.load({"attack": {"attackers": 3, **table}}).attack
+    assert attack is not None
+    check_attack(attack)
+
+
+@pytest.mark.parametrize("table", OBJECTS, ids=lambda table: " ".join(map(str, table.values())))
+def test_honest_updates_that_are_not_finite_spoil_no_lie(table: dict[str, Any]) -> None:
+    """The server drops them, so attackers go by the rest; and if there is none, they send what they have."""
+    if table["name"] == "non_finite":
+        return
+    attack: Any = dragfl.load({"attack": {"attackers": 3, **table}}).attack
+    setting = Setting(4, 9, 5, (0, 4))
+
+    def block(rows: torch.Tensor, first: int) -> Updates:
+        return Updates(rows, torch.ones(len(rows), dtype=torch.float64), torch.arange(first, first + len(rows)))
+
+    honest = torch.from_numpy(rng(1, "h").normal(size=(4, 4)).astype(np.float32))
+    for bad in ([1], [0, 1, 2, 3]):
+        given = honest.clone()
+        given[bad] = torch.nan
+        own = block(honest[:1] + 1.0, 7)
+        view = View(own, setting=setting, w=torch.zeros(4))
+        if attack.knowledge in ("omniscient", "white_box"):
+            view = View(own, block(given, 50), setting, torch.zeros(4), lambda sent: sent.nanmean(0), None)
+        sent, _ = attack.craft(attack.init(setting), view, Now(0, 0.1, 0))
+        assert torch.isfinite(sent.delta).all()
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"name": "alie", "z": -1.0}, "z=-1.0"),
+        ({"name": "alie", "z": 1.0, "knowledge": "white_box"}, "none with knowledge 'white_box'"),
+        ({"name": "alie", "knowledge": "own"}, "did you mean|known:"),
+        ({"name": "ipm", "epsilon": 0.0}, "epsilon=0.0; give a positive number"),
+        ({"name": "ipm", "epsilon": 1.0, "knowledge": "white_box"}, "searches it; remove it"),
+        ({"name": "min_max", "direction": "stdd"}, "did you mean 'std'"),
+        ({"name": "mimic", "warm_up": 0}, "warm_up=0"),
+        ({"name": "fang_trim", "beta": 0.5}, "beta=0.5; give a finite number of at least 1"),
+        ({"name": "fang_krum", "least": 0.0}, "least=0.0"),
+        ({"name": "adaptive_br_drag", "c": 2.0}, "c=2.0; give a number from 0 to 1"),
+        ({"name": "adaptive_fltrust", "queries": 0}, "queries=0"),
+        ({"name": "free_rider", "std": -1.0}, "std=-1.0"),
+        ({"name": "gaussian", "std": float("nan")}, "std=nan"),
+    ],
+)
+def test_bad_settings(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        dragfl.load({"attack": {"attackers": 3, **table}})
