@@ -62,7 +62,9 @@ def apply(
         weights = found.weights if gram.P is None else found.weights @ gram.P
         step = blend(weights.unsqueeze(0), gram.X, float(gram.norm.max()))[0]
         if found.noise > 0.0:
+            end = torch.finfo(step.dtype).max
             step += found.noise * torch.from_numpy(rng.standard_normal(len(step), np.float32)).to(step)
+            step.clamp_(-end, end)
         return Outcome(step, by_client(found.suspicion, gram) if score else found.suspicion)
     scores = by_client(last.scores(gram, have), gram) if score and hasattr(last, "scores") else None
     if hasattr(last, "matrix"):

@@ -9,7 +9,7 @@ Allouah, Guerraoui, Stephan: Towards Trustworthy Federated Learning with Untrust
     Delta = the mu kept
 
 Needs n > 2f; f = 0 gives the mean. The eigenpair is exact, from the (n, n) dots, and one sweep over the updates
-serves all rounds of the filter. Suspicion is 1 - a_i, how far an update was turned down.
+serves all rounds of the filter. Suspicion is |g_i - Delta|.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CAF:
             if not tau.max() > 0:
                 break
             a = a * (1.0 - tau / tau.max())
-        return Weighting(kept, 1.0 - a)
+        return Weighting(kept, gram.distances(kept))
 
     init = no_state
     needs = everyone

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from dragfl.aggregates.robust.clipping import factors
 from dragfl.aggregates.robust.parts import (
     Weighting,
     any_number,
@@ -68,7 +69,7 @@ class Flame:
         labels = hdbscan(self.name, away.cpu().numpy(), len(gram) // 2 + 1)
         admitted = torch.from_numpy(largest(labels)).to(away.device)
         median = gram.norms.quantile(0.5)
-        clip = (median / gram.norms.clamp_min(1e-300)).clamp_max(1.0)
+        clip = factors(gram.norms, None)
         sigma = math.sqrt(2.0 * math.log(1.25 / self.delta)) / self.epsilon
         weights = torch.where(admitted, clip, 0.0) / admitted.sum()
         return Weighting(weights, away.quantile(0.5, dim=1), sigma * float(median))

@@ -93,9 +93,10 @@ class Gram:
 
     @cached_property
     def squared(self) -> Tensor:
-        """(n', n') squared distances."""
+        """(n', n') squared distances, symmetric to the last bit."""
         D = squared_distances(self.dots)
-        return self._refined(D) if self.root is None or self.P is None else self._of_mixed(D, self.root, self.P)
+        D = self._refined(D) if self.root is None or self.P is None else self._of_mixed(D, self.root, self.P)
+        return torch.maximum(D, D.T)
 
     def _refined(self, D: Tensor) -> Tensor:
         """D, where rows that nearly coincide are measured again from one of them, with all digits."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from dragfl.aggregates.robust.clipping import factors
 from dragfl.aggregates.robust.parts import (
     Weighting,
     any_number,
@@ -81,7 +82,7 @@ class SignGuard:
             labels = k_means(self.name, points, int(rng.integers(2**31)))
         alike = torch.from_numpy(largest(labels)).to(usual.device)
         kept = usual & alike if bool((usual & alike).any()) else alike
-        clip = (median / gram.norms.clamp_min(1e-300)).clamp_max(1.0)
+        clip = factors(gram.norms, None)
         away = torch.linalg.vector_norm(signs - signs[kept].mean(0), dim=1)
         suspicion = away + ratio.clamp(EPS, 1.0 / EPS).log().abs()
         return Weighting(torch.where(kept, clip, 0.0) / kept.sum(), suspicion)
