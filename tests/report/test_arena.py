@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -125,11 +126,20 @@ def test_the_summary_is_true(results: arena.Results) -> None:
     assert "2 of 3 defences lose more than half" in told and "1 run not finished." in told
 
 
+def shown(matrix: arena.Matrix, width: int) -> str:
+    console = Console(width=width, record=True, file=StringIO())
+    for table in arena.rich_tables(matrix, width):
+        console.print(table)
+    return console.export_text()
+
+
 def test_the_terminal_table_fits(results: arena.Results) -> None:
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    console.print(arena.rich_table(results.matrices[0]))
-    text = console.export_text()
+    (matrix,) = results.matrices
+    text = shown(matrix, 100)
     assert "11.0 ×" in text and "attack" in text and "…" not in text and "±" not in text
+    assert text.count("BR-DRAG †") == 1
+    narrow = shown(matrix, 30)  # a table for the first columns, another for the rest
+    assert narrow.count("BR-DRAG †") == 2 and narrow.count("76.0") == 3 and "…" not in narrow
 
 
 def test_the_page_loads_nothing_and_escapes(page: Path) -> None:

@@ -74,10 +74,11 @@ def show(folder: Path, *, quiet: bool) -> int:
     from dragfl.report import arena as report
 
     if not quiet:
-        results = report.load(folder)
+        results, console = report.load(folder), Console()
         for matrix in results.matrices:
-            Console().print(report.rich_table(matrix))
-        Console().print(report.summary(results), markup=False, highlight=False)
+            for table in report.rich_tables(matrix, console.width):
+                console.print(table)
+        console.print(report.summary(results), markup=False, highlight=False)
     try:
         page = report.write(folder)
     except SpecError as error:  # no plotting library: the runs and the table are there all the same

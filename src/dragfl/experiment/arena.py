@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragfl.errors import SpecError
+from dragfl.errors import Interrupted, SpecError
 from dragfl.experiment import durable
 from dragfl.experiment.matchups import (
     Cell,
@@ -117,7 +117,10 @@ def fight(
     except OSError as error:
         raise SpecError(f"{arena.folder}: cannot be made ({error.strerror}); choose another place") from None
     durable.write_json(arena.folder / MANIFEST, arena.manifest())
-    return play(arena.planned, on_begin=on_begin, on_record=on_record, on_end=on_end, should_stop=should_stop)
+    try:
+        return play(arena.planned, on_begin=on_begin, on_record=on_record, on_end=on_end, should_stop=should_stop)
+    except Interrupted as error:
+        raise Interrupted(str(error).replace("sweep", "arena", 1)) from None
 
 
 def choose(

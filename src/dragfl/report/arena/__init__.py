@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from dragfl.report.arena.matrix import Entry, Matrix, Results, load
-from dragfl.report.arena.words import rich_table, summary
+from dragfl.report.arena.words import rich_tables, summary
 
-__all__ = ["Entry", "Matrix", "Results", "load", "rich_table", "summary", "write"]
+__all__ = ["Entry", "Matrix", "Results", "load", "rich_tables", "summary", "write"]
 
 
 def write(folder: str | Path, *, title: str | None = None) -> Path:

@@ -54,7 +54,7 @@ def heat_map(
     names = [_lines(column.name, len(columns) <= UPRIGHT) for column in columns]
     head = 0.13 * max(name.count("\n") + 1 for name in names) if len(columns) <= UPRIGHT else 0.85
     below = 0.13 * (len(wrap(foot, 125)) + 1) if foot else 0.0
-    figure = canvas(0.35 + head + below + ROW * len(rows), WIDTH)
+    figure = canvas(0.35 + head + below + ROW * len(rows), WIDTH * max(1.0, (len(columns) + 3) / (UPRIGHT + 3)))
     ax = figure.subplots()
     places, x = [], 0.0
     for column in columns:
@@ -66,13 +66,14 @@ def heat_map(
             _square(ax, left, i, squares(i, j), colours, norm, bold=columns[j].bold)
     ax.set_xlim(-0.02, x + 0.02)
     ax.set_ylim(len(rows) + 0.02, -0.02)
+    ax.xaxis.tick_top()
     ax.set_xticks([left + 0.5 for left in places], names)
     ax.set_yticks([i + 0.5 for i in range(len(rows))], rows)
     for label, column in zip(ax.get_xticklabels(), columns, strict=True):
         label.set_fontweight("bold" if column.bold else "normal")
         if len(columns) > UPRIGHT:
             label.set(rotation=50, ha="left", rotation_mode="anchor")
-    ax.tick_params(length=0, top=False, labeltop=True, labelbottom=False, pad=3, labelcolor=INK)
+    ax.tick_params(length=0, pad=3, labelcolor=INK)
     ax.tick_params(axis="y", labelsize=8)
     ax.grid(False)
     ax.spines[["left", "bottom"]].set_visible(False)

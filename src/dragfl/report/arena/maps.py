@@ -140,7 +140,7 @@ def _foot(matrix: Matrix, *, framed: bool = False, diverged: bool = True) -> str
     if diverged and any(entry.diverged for entry in entries):
         parts.append("× diverged: the accuracy is that of its last evaluation.")
     if any(entry.reason for entry in entries):
-        parts.append("n/a: cannot be set up so, see below.")
+        parts.append("n/a: the defence cannot be set up so.")
     if any(entry.waiting for entry in entries):
         parts.append("…: not finished.")
     return " ".join(parts)

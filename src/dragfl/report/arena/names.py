@@ -13,27 +13,27 @@ _DEFENCES = {
     "arc": "ARC",
     "nnm": "NNM",
     "dnc": "DnC",
-    "bucketing": "Bucketing",
-    "rfa": "RFA",
-    "signguard": "SignGuard",
     "sign_guard": "SignGuard",
-    "foolsgold": "FoolsGold",
+    "fools_gold": "FoolsGold",
     "flame": "FLAME",
     "rlr": "RLR",
-    "meamed": "MeaMed",
+    "mea_med": "MeaMed",
     "mda": "MDA",
     "caf": "CAF",
-    "centered_clipping": "Centered clipping",
-    "norm_clipping": "Norm clipping",
 }
 _COMMON = ("Median", "Trimmed mean", "Geometric median", "Centered clipping", "Norm clipping", "Bucketing")
-_ATTACKS = {"alie": "ALIE", "ipm": "IPM", "min_max": "Min-Max", "min_sum": "Min-Sum", "fang_krum": "Fang-Krum"}
-_ATTACKS |= {
+_ATTACKS = {
+    CLEAN: "no attack",
+    "alie": "ALIE",
+    "ipm": "IPM",
+    "min_max": "Min-Max",
+    "min_sum": "Min-Sum",
+    "fang_krum": "Fang-Krum",
     "fang_trim": "Fang-Trim",
     "adaptive_fltrust": "adaptive (FLTrust)",
     "adaptive_br_drag": "adaptive (BR-DRAG)",
+    "non_finite": "non-finite",
 }
-_ATTACKS |= {CLEAN: "no attack"}
 
 
 def defence_name(name: str) -> str:

@@ -133,29 +133,45 @@ def grid(matrix: Matrix) -> tuple[list[str], list[list[str]]]:
     return headings, lines
 
 
-def rich_table(matrix: Matrix) -> Table:
-    """The accuracy matrix for a terminal; deviations are left to the page, to fit narrow ones."""
+def rich_tables(matrix: Matrix, width: int = 100) -> list[Table]:
+    """The accuracy matrix for a terminal, in as many tables as it takes; deviations are left to the page."""
+    headings, lines = grid(matrix)
+    lines = [[_without_deviation(text) for text in line] for line in lines]
+    sizes = [
+        max(map(len, [*wrapped(name).split("\n"), *(line[j] for line in lines)])) for j, name in enumerate(headings)
+    ]
+    last = len(headings) - 1
+    room = width - sizes[0] - 1 - sizes[last]
+    blocks: list[list[int]] = [[]]
+    for j in range(1, last):
+        if blocks[-1] and sum(sizes[i] + 1 for i in [*blocks[-1], j]) > room:
+            blocks.append([])
+        blocks[-1].append(j)
+    tables = [_block([headings[j] for j in (0, *block, last)], [[line[j] for j in (0, *block, last)] for line in lines])
+              for block in blocks]  # fmt: skip
+    tables[0].title, tables[0].title_justify = f"Final accuracy, %: {heading(matrix)}", "left"
+    tables[-1].caption, tables[-1].caption_justify = _marks(matrix), "left"
+    return tables
+
+
+def _block(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    headings, lines = grid(matrix)
-    out = Table(
-        title=f"Final accuracy, %: {heading(matrix)}",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-        collapse_padding=True,
-        header_style="bold",
-        caption=_marks(matrix),
-        caption_justify="left",
-    )
-    out.add_column(headings[0], no_wrap=True)
-    for name in headings[1:]:
-        out.add_column(wrapped(name), justify="right", style="bold" if name == "worst" else "")
-    for d, line in zip(matrix.defences, lines, strict=True):
-        shown = [escape(text.split(" ± ")[0] + (" ×" if " ± " in text and text.endswith("×") else "")) for text in line]
-        out.add_row(*shown, style="dim" if matrix.worst(d) is None else "")
+    out = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
+    for name in headings:
+        first = name == headings[0]
+        out.add_column(wrapped(name), justify="left" if first else "right", style="bold" if name == "worst" else "",
+                       no_wrap=True)  # fmt: skip
+    for line in lines:
+        out.add_row(*map(escape, line), style="dim" if line[-1] == "n/a" else "")
     return out
+
+
+def _without_deviation(text: str) -> str:
+    """`11.0 ± 1.4 ×` as `11.0 ×`."""
+    mean, _, rest = text.partition(" ± ")
+    return mean + (" ×" if rest.endswith("×") else "")
 
 
 def _marks(matrix: Matrix) -> str:
