@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from dragfl.cli.sweep import add_jobs, jobs
+
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
@@ -26,6 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument("--seeds", metavar="0,1", default="0", help="default: 0")
     command.add_argument("--quick", action="store_true", help="at most 60 rounds: a look in minutes")
     command.add_argument("--out", type=Path, help="where the runs and the page go (default: arena/NAME)")
+    add_jobs(command)
     command.add_argument("--dry-run", action="store_true", help="list the runs and stop")
     command.add_argument("--quiet", action="store_true", help="print nothing but errors")
     command.set_defaults(run=run)
@@ -51,17 +54,17 @@ def run(args: argparse.Namespace) -> int:
             print(p.folder)
         return 0
 
-    from dragfl.cli.progress import Watch
+    from dragfl.cli.progress import Tally
     from dragfl.cli.stopping import polite_interrupt
 
-    with polite_interrupt() as should_stop, Watch(quiet=args.quiet) as watch:
-        watch.overall(len(arena.planned), sum(p.experiment.rounds for p in arena.planned))
+    with polite_interrupt() as should_stop, Tally(arena.planned, quiet=args.quiet) as tally:
         fight(
             arena,
-            on_begin=lambda p, done: watch.begin(p.name, p.experiment.rounds, done),
-            on_record=watch,
-            on_end=lambda run, already: watch.end(run.result or {}, already=already),
+            on_begin=tally.begin,
+            on_record=tally.record,
+            on_end=tally.end,
             should_stop=should_stop,
+            jobs=jobs(args, len(arena.planned)),
         )
     return show(arena.folder, quiet=args.quiet)
 

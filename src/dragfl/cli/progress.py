@@ -5,41 +5,42 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dragfl.types import RoundRecord
 
+if TYPE_CHECKING:
+    from dragfl.experiment.rundir import Run
+    from dragfl.experiment.sweep import Planned
+
+
+def bar(live: bool) -> Progress:
+    """The progress bars of a terminal; none elsewhere."""
+    return Progress(
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("round {task.completed:.0f}/{task.total:.0f}  {task.fields[state]}"),
+        TimeRemainingColumn(),
+        console=Console(),
+        disable=not live,
+    )
+
 
 class Watch:
-    """Shows the records of one run after the other. Use as a context and call with every record.
+    """Shows the records of one run after the other. Use as a context and call with every record."""
 
-    After `overall` runs are many, and in a pipe each is one line, written when it has ended.
-    """
-
-    LINES = 10  # at most about this many plain lines for a run by itself
+    LINES = 10  # at most about this many plain lines a run
 
     def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
         self.quiet, self.as_json = quiet, as_json
         self.live = not quiet and not as_json and sys.stdout.isatty()
-        self._label, self._rounds, self._accuracy = "", 0, ""
-        self._started = 0.0
         self.seen = 0  # records since `begin`
-        self._runs, self._run = 0, 0  # of how many, and which, from 1
-        self._before = 0  # rounds of all runs before the present one
-        self._overall: TaskID | None = None
-        self._task: TaskID | None = None
-        self._bar = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("round {task.completed:.0f}/{task.total:.0f}  {task.fields[state]}"),
-            TimeRemainingColumn(),
-            console=Console(),
-            disable=not self.live,
-        )
+        self._bar = bar(self.live)
 
     def __enter__(self) -> Watch:
         self._bar.start()
@@ -48,26 +49,11 @@ class Watch:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._bar.stop()
 
-    def overall(self, runs: int, rounds: int) -> None:
-        """Several runs follow, of so many rounds together: show them as a whole too."""
-        self._runs = runs
-        self._overall = self._bar.add_task(f"{runs} runs", total=rounds, completed=0, state="")
-
     def begin(self, label: str, rounds: int, done: int = 0) -> None:
         """A new run comes, of which `done` rounds are behind it."""
-        self._before += self._rounds
         self._label, self._rounds, self._accuracy, self._next_line = label, rounds, "", 0.0
-        self._started, self.seen, self._run = time.perf_counter(), 0, self._run + 1
-        if self._overall is not None and self._task is not None:
-            self._bar.remove_task(self._task)  # of many runs only the whole and the present one are shown
+        self._started, self.seen = time.perf_counter(), 0
         self._task = self._bar.add_task(label, total=rounds, completed=done, state="")
-        self._advance(done)
-
-    def _advance(self, done: int) -> None:
-        """So many rounds of this run are done; a run that ended early counts as whole when the next one begins."""
-        if self._overall is not None:
-            ended = f"{max(self._run - 1, 0)} finished"
-            self._bar.update(self._overall, completed=self._before + done, state=ended)
 
     def __call__(self, record: RoundRecord) -> None:
         self.seen += 1
@@ -79,26 +65,56 @@ class Watch:
             self._accuracy = f"accuracy {record.accuracy:.3f}"
         state = "  ".join(part for part in (self._accuracy, drift(record)) if part)
         if self.live:
-            assert self._task is not None
             self._bar.update(self._task, completed=record.round, state=state)
-            self._advance(record.round)
-        elif self._overall is None and record.accuracy is not None and record.round >= self._next_line:
+        elif record.accuracy is not None and record.round >= self._next_line:
             self._next_line = record.round + self._rounds / self.LINES
-            print(f"{self._label}: round {record.round}/{self._rounds}  {state}  {self._seconds()}", flush=True)
+            seconds = time.perf_counter() - self._started
+            print(f"{self._label}: round {record.round}/{self._rounds}  {state}  {seconds:.1f} s", flush=True)
 
-    def end(self, result: dict[str, Any], *, already: bool) -> None:
-        """The present one of several runs has ended: `run 3/48  drag-seed2  accuracy 0.912  1.2 s`."""
-        if self.quiet or self.as_json or self.live:
-            return
+
+class Tally:
+    """Shows many runs as a whole, in turn or side by side: one bar on a terminal, a line for each in a pipe."""
+
+    def __init__(self, planned: Sequence[Planned], *, quiet: bool = False) -> None:
+        self._runs, self._ended, self._rounds = len(planned), 0, sum(p.experiment.rounds for p in planned)
+        self._quiet, self._live = quiet, not quiet and sys.stdout.isatty()
+        self._started: dict[str, tuple[float, int]] = {}  # of the runs under way: when, and their rounds
+        self._done = 0  # rounds
+        self._bar = bar(self._live)
+        self._task = self._bar.add_task(f"{self._runs} runs", total=self._rounds, completed=0, state="")
+
+    def __enter__(self) -> Tally:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def begin(self, planned: Planned, done: int) -> None:
+        self._started[planned.name] = (time.perf_counter(), planned.experiment.rounds - done)
+        self._show(done)
+
+    def record(self, record: RoundRecord) -> None:
+        self._show(1)
+
+    def end(self, run: Run, already: bool) -> None:
+        """`run 3/48  drag-seed2  accuracy 0.912  1.2 s`"""
+        started, left = self._started.pop(run.name)
+        self._ended += 1
+        result = run.result or {}
         if result.get("stopped_by") == "diverged":
             how = f"diverged in round {result['rounds'] + 1}"
         else:
             how = f"accuracy {result['accuracy']:.3f}"
-        when = "already done" if already else self._seconds()
-        print(f"run {self._run}/{self._runs}  {self._label}  {how}  {when}", flush=True)
+        self._show(max(0, left - result["rounds"]) if not already else 0)  # rounds that it did not need
+        when = "already done" if already else f"{time.perf_counter() - started:.1f} s"
+        if not self._quiet and not self._live:
+            print(f"run {self._ended}/{self._runs}  {run.name}  {how}  {when}", flush=True)
 
-    def _seconds(self) -> str:
-        return f"{time.perf_counter() - self._started:.1f} s"
+    def _show(self, more: int) -> None:
+        self._done += more
+        running = ", ".join(self._started)
+        self._bar.update(self._task, completed=self._done, state=f"{self._ended} finished  {running}")
 
 
 def drift(record: RoundRecord) -> str:

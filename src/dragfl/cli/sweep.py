@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 
@@ -17,9 +18,28 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument("experiment", type=Path, help="a TOML file")
     command.add_argument("words", nargs="+", metavar="key=a,b", help="as in algorithm.name=fedavg,drag seed=0,1,2")
     command.add_argument("--out", type=Path, help="where the runs and the report go (default: sweeps/NAME)")
+    add_jobs(command)
     command.add_argument("--dry-run", action="store_true", help="list the runs and stop")
     command.add_argument("--quiet", action="store_true", help="print nothing but errors")
     command.set_defaults(run=run)
+
+
+def add_jobs(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--jobs", type=int, metavar="N", help="runs side by side (default: the cores, where there are many runs)"
+    )
+
+
+def jobs(args: argparse.Namespace, runs: int) -> int:
+    """How many runs side by side: as asked, or the cores once there are four runs for each to pay for the start."""
+    from dragfl.errors import SpecError
+
+    if args.jobs is not None:
+        if args.jobs < 1:
+            raise SpecError(f"--jobs: {args.jobs}; give at least 1")
+        return int(args.jobs)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if runs >= 4 * cores else 1
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,17 +53,17 @@ def run(args: argparse.Namespace) -> int:
             print(p.folder)
         return 0
 
-    from dragfl.cli.progress import Watch
+    from dragfl.cli.progress import Tally
     from dragfl.cli.stopping import polite_interrupt
 
-    with polite_interrupt() as should_stop, Watch(quiet=args.quiet) as watch:
-        watch.overall(len(planned), sum(p.experiment.rounds for p in planned))
+    with polite_interrupt() as should_stop, Tally(planned, quiet=args.quiet) as tally:
         play(
             planned,
-            on_begin=lambda p, done: watch.begin(p.name, p.experiment.rounds, done),
-            on_record=watch,
-            on_end=lambda run, already: watch.end(run.result or {}, already=already),
+            on_begin=tally.begin,
+            on_record=tally.record,
+            on_end=tally.end,
             should_stop=should_stop,
+            jobs=jobs(args, len(planned)),
         )
     return show([p.folder for p in planned], out, quiet=args.quiet)
 

@@ -102,14 +102,21 @@ def arena(
     on_record: OnRecord | None = None,
     on_end: OnEnd = lambda run, already: None,
     should_stop: Callable[[], bool] = lambda: False,
+    jobs: int = 1,
 ) -> list[Run]:
     """Play every defence against every attack, or what is left of it; `dragfl.report.arena.write(out)` shows it."""
     laid_out = lay_out(source, defences, attacks, partitions=partitions, fractions=fractions, seeds=seeds, out=out)
-    return fight(laid_out, on_begin=on_begin, on_record=on_record, on_end=on_end, should_stop=should_stop)
+    return fight(laid_out, on_begin=on_begin, on_record=on_record, on_end=on_end, should_stop=should_stop, jobs=jobs)
 
 
 def fight(
-    arena: Arena, *, on_begin: OnBegin, on_record: OnRecord | None, on_end: OnEnd, should_stop: Callable[[], bool]
+    arena: Arena,
+    *,
+    on_begin: OnBegin,
+    on_record: OnRecord | None,
+    on_end: OnEnd,
+    should_stop: Callable[[], bool],
+    jobs: int = 1,
 ) -> list[Run]:
     """Run what is planned, after writing down which run is which cell."""
     try:
@@ -118,7 +125,9 @@ def fight(
         raise SpecError(f"{arena.folder}: cannot be made ({error.strerror}); choose another place") from None
     durable.write_json(arena.folder / MANIFEST, arena.manifest())
     try:
-        return play(arena.planned, on_begin=on_begin, on_record=on_record, on_end=on_end, should_stop=should_stop)
+        return play(
+            arena.planned, on_begin=on_begin, on_record=on_record, on_end=on_end, should_stop=should_stop, jobs=jobs
+        )
     except Interrupted as error:
         raise Interrupted(str(error).replace("sweep", "arena", 1)) from None
 

@@ -73,13 +73,15 @@ class Crew:
         self,
         on_begin: Callable[[int], None],
         on_record: Callable[[int, RoundRecord], None],
+        on_end: Callable[[int], None],
         should_stop: Callable[[], bool],
     ) -> None:
         """Until all is done. Raises the first error a run met, or `Interrupted` when asked to stop."""
+        self._on_begin, self._on_record, self._on_end = on_begin, on_record, on_end
         failed: DragflError | None = None
         try:
             for child in self._children.values():
-                self._next(child, on_begin)
+                self._next(child)
             while any(child.job is not None for child in self._children.values()):
                 if not self._stopping and (should_stop() or failed is not None):
                     self._stop()
@@ -87,7 +89,7 @@ class Crew:
                     number, event = self._events.get(timeout=0.2)
                 except queue.Empty:
                     continue
-                failed = self._handle(self._children[number], event, on_begin, on_record) or failed
+                failed = self._handle(self._children[number], event) or failed
         finally:
             for child in self._children.values():
                 child.close()
@@ -96,35 +98,30 @@ class Crew:
         if self._stopping:
             raise Interrupted("stopped; every run that was begun has a checkpoint: the same command goes on")
 
-    def _handle(
-        self,
-        child: Child,
-        event: Event,
-        on_begin: Callable[[int], None],
-        on_record: Callable[[int, RoundRecord], None],
-    ) -> DragflError | None:
+    def _handle(self, child: Child, event: Event) -> DragflError | None:
         """Take one message; an error that ends everything is returned."""
         job = child.job
         if job is None:
             return None
         if "record" in event:
-            on_record(job, RoundRecord(**event["record"]))
+            self._on_record(job, RoundRecord(**event["record"]))
             return None
         if "died" in event:
-            return self._replace(child, job, int(event["died"]), on_begin)
+            return self._replace(child, job, int(event["died"]))
         child.job = None
         if "error" in event:
             error = _rebuilt(event["error"])
             return None if isinstance(error, Interrupted) and self._stopping else error
-        self._next(child, on_begin)
+        self._on_end(job)
+        self._next(child)
         return None
 
-    def _next(self, child: Child, on_begin: Callable[[int], None]) -> None:
+    def _next(self, child: Child) -> None:
         if self._stopping or not self._waiting:
             return
         child.job = self._waiting.pop(0)
         folder, tables = self._work[child.job]
-        on_begin(child.job)
+        self._on_begin(child.job)
         child.say({"folder": str(folder), "tables": tables})
 
     def _stop(self) -> None:
@@ -132,7 +129,7 @@ class Crew:
         for child in self._children.values():
             child.say({"stop": True})
 
-    def _replace(self, child: Child, job: int, code: int, on_begin: Callable[[int], None]) -> DragflError | None:
+    def _replace(self, child: Child, job: int, code: int) -> DragflError | None:
         self._tries[job] += 1
         folder = self._work[job][0]
         child.job = None
@@ -141,7 +138,7 @@ class Crew:
         self._waiting.insert(0, job)
         fresh = Child(child.number, self._events)
         self._children[child.number] = fresh
-        self._next(fresh, on_begin)
+        self._next(fresh)
         return None
 
 

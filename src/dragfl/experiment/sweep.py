@@ -8,10 +8,10 @@ folder is named by its values alone, so a later call may add values to a key.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -19,11 +19,11 @@ from typing import Any
 
 import tomli_w
 
-from dragfl.errors import Diverged, Interrupted, SpecError
+from dragfl.errors import Interrupted, SpecError
 from dragfl.experiment.overrides import parse_override, replace_values
 from dragfl.experiment.rundir import SPEC, Run, load_run
 from dragfl.experiment.spec import Experiment, read, resolve
-from dragfl.types import OnRecord
+from dragfl.types import OnRecord, RoundRecord
 
 Grid = Mapping[str, Sequence[Any]]
 LONGEST_NAME = 120  # of a folder; file systems allow 255 bytes
@@ -51,10 +51,11 @@ def sweep(
     on_record: OnRecord | None = None,
     on_end: OnEnd = lambda run, already: None,
     should_stop: Callable[[], bool] = lambda: False,
+    jobs: int = 1,
 ) -> list[Run]:
-    """Run the grid, or what is left of it; a run that diverges is a result like any other."""
+    """Run the grid, or what is left of it, `jobs` runs side by side; a run that diverges is a result like any other."""
     planned = plan(source, grid, out)
-    return play(planned, on_begin=on_begin, on_record=on_record, on_end=on_end, should_stop=should_stop)
+    return play(planned, on_begin=on_begin, on_record=on_record, on_end=on_end, should_stop=should_stop, jobs=jobs)
 
 
 def plan(source: str | Path | Mapping[str, Any], grid: Grid, out: str | Path) -> list[Planned]:
@@ -87,29 +88,73 @@ def play(
     on_record: OnRecord | None,
     on_end: OnEnd,
     should_stop: Callable[[], bool],
+    jobs: int = 1,
 ) -> list[Run]:
-    """Run or resume each in turn; `Interrupted` says how far it came."""
-    from dragfl.experiment.runner import resume, run
+    """Run or resume each, in turn or side by side; `Interrupted` says how far it came."""
+    from dragfl.experiment.runner import begin_or_resume
 
     _check_begun(planned)
+    if jobs > 1:
+        return _side_by_side(planned, jobs, on_begin, on_record, on_end, should_stop)
     runs = []
     for i, p in enumerate(planned):
         before = load_run(p.folder) if (p.folder / SPEC).exists() else None
         already = before is not None and before.finished
         on_begin(p, len(before.metrics) if before else 0)
         try:
-            with suppress(Diverged):  # told by its result.json
-                if before:
-                    resume(p.folder, p.experiment, on_record=on_record, should_stop=should_stop)
-                else:
-                    run(p.experiment, p.folder, on_record=on_record, should_stop=should_stop)
+            runs.append(begin_or_resume(p.experiment, p.folder, on_record=on_record, should_stop=should_stop))
         except Interrupted:
             raise _interrupted(i, planned) from None
-        runs.append(load_run(p.folder))
         on_end(runs[-1], already)
         if i + 1 < len(planned) and should_stop():
             raise _interrupted(i + 1, planned)
     return runs
+
+
+def _side_by_side(
+    planned: list[Planned],
+    jobs: int,
+    on_begin: OnBegin,
+    on_record: OnRecord | None,
+    on_end: OnEnd,
+    should_stop: Callable[[], bool],
+) -> list[Run]:
+    """What has not ended yet in `jobs` child processes, each with one run at a time and one thread."""
+    from dragfl.engine.executors.choose import unnamed
+    from dragfl.experiment.jobs import Crew
+
+    left = []
+    for p in planned:
+        if (p.folder / SPEC).exists() and load_run(p.folder).finished:
+            on_begin(p, p.experiment.rounds)
+            on_end(load_run(p.folder), True)
+        else:
+            left.append(p)
+
+    def begin(job: int) -> None:
+        begun = (left[job].folder / SPEC).exists()
+        on_begin(left[job], len(load_run(left[job].folder).metrics) if begun else 0)
+
+    def record(job: int, seen: RoundRecord) -> None:
+        if on_record is not None:
+            on_record(seen)
+
+    for p in left:
+        if why := unnamed(p.experiment):
+            raise SpecError(f"sweep, run '{p.name}': side by side runs are loaded by name: {why}, and jobs = 1")
+    if left:
+        crew = Crew(jobs, [(p.folder, _alone(p.experiment)) for p in left])
+        try:
+            crew.run(begin, record, lambda job: on_end(load_run(left[job].folder), False), should_stop)
+        except Interrupted as error:
+            ended = sum(load_run(p.folder).finished for p in planned if (p.folder / SPEC).exists())
+            raise _interrupted(ended, planned) from error
+    return [load_run(p.folder) for p in planned]
+
+
+def _alone(experiment: Experiment) -> dict[str, Any]:
+    """The tables of a run that shares the machine with others: one process for itself."""
+    return dataclasses.replace(experiment, engine=dataclasses.replace(experiment.engine, workers=1)).tables()
 
 
 def _interrupted(finished: int, planned: list[Planned]) -> Interrupted:

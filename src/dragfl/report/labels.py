@@ -40,6 +40,16 @@ PRETTY = {
     "trimmed_mean": "Trimmed mean",
     "geometric_median": "Geometric median",
     "bulyan": "Bulyan",
+    "centered_clipping": "Centered clipping",
+    "norm_clipping": "Norm clipping",
+    "dnc": "DnC",
+    "sign_guard": "SignGuard",
+    "fools_gold": "FoolsGold",
+    "flame": "FLAME",
+    "rlr": "RLR",
+    "mea_med": "MeaMed",
+    "mda": "MDA",
+    "caf": "CAF",
 }
 
 # The settings people think of first come first; a key not listed comes after, by name.
