@@ -49,4 +49,5 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) --editable '.[dev]'
+	$(INSTALL) --no-deps byzfl==0.0.11 # an oracle for tests; its own requirements would bring CUDA
 	@touch $@ $(VENV)/.demo

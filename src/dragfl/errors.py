@@ -34,7 +34,9 @@ class Diverged(DragflError):
 
 
 class Infeasible(DragflError):
-    """Too few updates arrived for the rule; the engine skips the round and says so in its record."""
+    """Too few updates arrived for the rule. In a run the round is skipped and its record says why."""
+
+    exit_code = 2
 
 
 class Interrupted(DragflError):

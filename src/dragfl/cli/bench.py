@@ -1,4 +1,4 @@
-"""`dragfl bench`: speed as ratios within one run, against a plain PyTorch loop and one read of memory."""
+"""`dragfl bench`: speed as ratios within one run, against a plain PyTorch loop, one read of memory and ByzFL."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ import json
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragfl.errors import SpecError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+CHOICES = ("training", "aggregation", "aggregators")
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "bench",
-        help="measure speed against a plain PyTorch loop and one read of memory",
+        help="measure speed against a plain PyTorch loop, one read of memory and ByzFL",
         description="Contenders take turns in one process; medians and ratios are printed and written as JSON.",
     )
-    command.add_argument("what", nargs="?", choices=("training", "aggregation"), help="default: both")
+    command.add_argument("what", nargs="?", choices=CHOICES, help="default: all, aggregators in the small size")
     command.add_argument("--out", type=Path, default=Path("bench"), help="where bench.json goes (default: bench)")
     command.set_defaults(run=run)
 
@@ -27,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    results: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, Any]] = {}
     if args.what in (None, "training"):
         results["local training, MLP 784-500-47, 40 clients, U=5, B=20, 1 thread"] = _load("training").measure()
     if args.what in (None, "aggregation"):
@@ -43,11 +49,33 @@ def run(args: argparse.Namespace) -> int:
         for name, value in seconds.items():
             table.add_row(name, f"{value * 1e3:.2f}", f"{value / floor:.2f}")
         console.print(table)
+    if args.what in (None, "aggregators"):
+        results |= _robust_rules(console, large=args.what is not None)
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / "bench.json"
     path.write_text(json.dumps(results, indent=1) + "\n")
     print(f"written: {path}")
     return 0
+
+
+def _robust_rules(console: Console, *, large: bool) -> dict[str, dict[str, Any]]:
+    """Every robust rule that ByzFL has too, and how many times as fast ours is."""
+    from rich.table import Table
+
+    rules = _load("aggregators")
+    results: dict[str, dict[str, Any]] = {}
+    for shape, repeats in [(rules.SMALL, 5), *([(rules.LARGE, 1)] if large else [])]:
+        title = f"robust rules, {shape} float32, 1 thread"
+        found = rules.measure(shape, repeats)
+        table = Table("", title=title, title_justify="left", title_style="bold")
+        for heading in ("median ms", "ByzFL ms", "times as fast"):
+            table.add_column(heading, justify="right")
+        for name, (ours, theirs) in found.items():
+            cells = ("–", "–") if theirs is None else (f"{theirs * 1e3:.1f}", f"{theirs / ours:.1f}")
+            table.add_row(name, f"{ours * 1e3:.1f}", *cells)
+        console.print(table)
+        results[title] = {name: {"dragfl": ours, "byzfl": theirs} for name, (ours, theirs) in found.items()}
+    return results
 
 
 def _load(name: str) -> Any:

@@ -97,6 +97,11 @@ class Sheet:
     cost: Cost
 
     @property
+    def short_parts(self) -> list[str]:
+        """The three parts; a long one of the algorithm's own name is not written twice in a line."""
+        return ["itself" if part == self.name and len(part) > 10 else part for part in self.parts.split(" x ")]
+
+    @property
     def streams(self) -> str:
         if not self.cost.streams:
             return "no"
@@ -159,10 +164,9 @@ def show_algorithms(console: Console) -> None:
     keeps = ("client\nkeeps", "server\nkeeps")
     head = ("name", "paper", "correction", "aggregate", "server", "down/\nup", *keeps, "stream")
     body = [
-        (s.name, s.short_paper, *s.parts.split(" x "), s.vectors, s.client, s.server, s.streams.split(",")[0])
-        for s in made
+        (s.name, s.short_paper, *s.short_parts, s.vectors, s.client, s.server, s.streams.split(",")[0]) for s in made
     ]
-    show(console, "algorithms", head, body)
+    show(console, "algorithms", head, body, gap=0)  # a line each, in 100 columns
     twice = ", ".join(s.name for s in made if s.cost.passes > 1)
     console.print(f"{MEANING} Round 0 takes two passes in {twice}.\n", style="italic")
     lines: list[tuple[str, ...]] = []
@@ -179,12 +183,12 @@ MEANING = (
 )
 
 
-def show(console: Console, title: str, head: tuple[str, ...], body: list[Any]) -> None:
+def show(console: Console, title: str, head: tuple[str, ...], body: list[Any], gap: int = 1) -> None:
     from rich import box
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=box.SIMPLE_HEAD)
-    table.padding, table.show_edge, table.pad_edge = (0, 1, 0, 0), False, False
+    table.padding, table.show_edge, table.pad_edge = (0, gap, 0, 0), False, False
     for heading in head:
         table.add_column(heading, overflow="fold", no_wrap=heading == "name")
     for row in body:

@@ -156,8 +156,8 @@ def test_histories_of_fools_gold_follow_the_clients() -> None:
         plan = rule.begin(state, Now(t, 0.1, 0), Given(), setting)
         partial = rule.fold(plan, Updates(torch.tensor(rows), torch.ones(2).double(), torch.tensor(clients)))
         _, state, _ = rule.finish(state, plan, partial)
-    assert state.client.tolist() == [1, 4, 7]
-    assert state.total.tolist() == [[0.0, 4.0], [2.5, 1.0], [2.0, 2.0]]
+    assert state.seen.tolist() == [1, 4, 7]
+    assert state.H.tolist() == [[0.0, 4.0], [2.5, 1.0], [2.0, 2.0]]
 
 
 def test_centered_clipping_remembers_its_centre() -> None:

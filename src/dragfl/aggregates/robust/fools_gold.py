@@ -33,8 +33,8 @@ else:
 
 @dataclass(frozen=True)
 class Histories:
-    client: Tensor | None = None  # (m,) int64 ids of the clients seen, ascending
-    total: Tensor | None = None  # (m, d) float32 sums of their updates
+    seen: Tensor | None = None  # (m,) int64 ids of the clients seen, ascending
+    H: Tensor | None = None  # (m, d) float32 sums of their updates
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class FoolsGold:
 
     def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
         client, total = partial.sums["client"].long(), partial.sums["history"].float()
-        if state.client is not None and state.total is not None:
-            old = ~torch.isin(state.client, client)
-            client, total = torch.cat([state.client[old], client]), torch.cat([state.total[old], total])
+        if state.seen is not None and state.H is not None:
+            old = ~torch.isin(state.seen, client)
+            client, total = torch.cat([state.seen[old], client]), torch.cat([state.H[old], total])
         order = client.sort().indices
         weight = float(partial.per_client["trust"].mean())
         return partial.sums["step"].float(), Histories(client[order], total[order]), {"trust_mean": weight}
@@ -85,9 +85,9 @@ class FoolsGold:
 def _known(state: Histories, block: Updates) -> Tensor:
     """The histories of these clients up to now, zero for new ones."""
     known = torch.zeros_like(block.delta)
-    if state.client is not None and state.total is not None:
-        here = torch.isin(block.client, state.client)
-        known[here] = state.total[torch.searchsorted(state.client, block.client[here])].to(known)
+    if state.seen is not None and state.H is not None:
+        here = torch.isin(block.client, state.seen)
+        known[here] = state.H[torch.searchsorted(state.seen, block.client[here])].to(known)
     return known
 
 
