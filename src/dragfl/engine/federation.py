@@ -18,9 +18,11 @@ from dragfl.arithmetic import norm
 from dragfl.data import partitions
 from dragfl.data import root as root_data
 from dragfl.data.dataset import Dataset
+from dragfl.data.fetch import Progress
 from dragfl.data.partitions.split import Shares
 from dragfl.engine.client_store import ClientStore, open_store
-from dragfl.engine.executors import Executor, InProcess
+from dragfl.engine.executors import Executor
+from dragfl.engine.executors.choose import choose as choose_executor
 from dragfl.engine.round import FederationState
 from dragfl.engine.worker import Worker
 from dragfl.errors import DataError, SpecError
@@ -91,7 +93,29 @@ class Federation:
 
 
 def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
-    """Load the data, deal it out, build the model and everything that trains it; large client states go to `folder`."""
+    """Put everything in place, and choose who trains; large client states go to `folder`."""
+    experiment, worker = equip(experiment)
+    clients, model, setting = experiment.clients, worker.loop.model, worker.setting
+    attackers = 0 if experiment.attackers.redraw else experiment.attackers.drawn(clients)
+    chosen = rng(experiment.seed, "attackers").choice(clients.total, attackers, replace=False)
+    kept = experiment.algorithm.correction.fields
+    return Federation(
+        experiment=experiment,
+        setting=setting,
+        split=worker.split,
+        model=model,
+        worker=worker,
+        executor=choose_executor(experiment, worker),
+        store=open_store(kept, model.dim, clients.total, experiment.state, folder, setting.device),
+        initial=model.w.clone(),
+        initial_buffers=model.b.clone() if len(model.b) else None,
+        block=experiment.engine.block or default_block(model.dim),
+        fixed_attackers=frozenset(chosen.tolist()),
+    )
+
+
+def equip(experiment: Experiment) -> tuple[Experiment, Worker]:
+    """Load the data, deal it out, build the model: (the experiment with nothing left open, a worker that can train)."""
     device = _device(experiment.engine.device)
     dataset = _on_device(load_dataset(experiment.dataset), device)
     split, root = deal(experiment, dataset)
@@ -103,7 +127,7 @@ def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
     experiment = replace(experiment, engine=replace(experiment.engine, block=block, trainer=trainer))
     clients = experiment.clients
     setting = Setting(model.dim, clients.total, clients.per_round or clients.total, model.segments, device)
-    worker = Worker(
+    return experiment, Worker(
         Loop(model, dataset, double_softmax=experiment.model.double_softmax),
         dataset,
         split,
@@ -116,29 +140,12 @@ def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
         experiment.evaluation.block,
         trainer,
     )
-    attackers = 0 if experiment.attackers.redraw else experiment.attackers.drawn(clients)
-    chosen = rng(experiment.seed, "attackers").choice(clients.total, attackers, replace=False)
-    return Federation(
-        experiment=experiment,
-        setting=setting,
-        split=split,
-        model=model,
-        worker=worker,
-        executor=InProcess(worker),
-        store=open_store(
-            experiment.algorithm.correction.fields, model.dim, clients.total, experiment.state, folder, device
-        ),
-        initial=model.w.clone(),
-        initial_buffers=model.b.clone() if len(model.b) else None,
-        block=block,
-        fixed_attackers=frozenset(chosen.tolist()),
-    )
 
 
-def load_dataset(given: str | Dataset) -> Dataset:
+def load_dataset(given: str | Dataset, progress: Progress | None = None) -> Dataset:
     """A dataset by name, of a user's files, of `module:attr` (a Dataset or a function that makes one), or itself."""
     if not isinstance(given, str) or given.partition(":")[0] in data.FILES or ":" not in given:
-        return data.load(given)
+        return data.load(given, progress)
     found = import_object("data.dataset", given)
     dataset = found() if callable(found) else found
     if not isinstance(dataset, Dataset):

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from dragfl.arithmetic import finite_rows, norm
-from dragfl.engine.worker import BUFFERS, Folded, Job, Sent, put_rows
+from dragfl.engine.crafting import craft_together, remember_alone
+from dragfl.engine.worker import BUFFERS, Folded, Job, Sent, concat, mean_update
 from dragfl.errors import Diverged, Infeasible
 from dragfl.schedules import at
-from dragfl.types import Given, Now, Partial, RoundRecord, State, Updates, View
+from dragfl.types import Given, Now, Partial, RoundRecord, State, Updates
 
 if TYPE_CHECKING:
     from dragfl.engine.federation import Federation
@@ -62,14 +63,14 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     root = fed.worker.train_root(state.w, now, state.buffers) if "root" in needs else None
     together = fed.experiment.attack is not None and fed.experiment.attack.knowledge != "own"
     blocks: Iterable[Sent]
-    attack_state = state.attack
+    attack_state = state.attack if together else remember_alone(fed, state, now, attackers)
     if together or "all" in needs:
-        kept = list(jobs.train())
+        kept = list(jobs.train(keep=True))
         if together:
-            kept, attack_state = craft_together(fed, kept, attackers, state.attack, now)
-        blocks = [_concat(kept)] if "all" in needs else kept
+            kept, attack_state = craft_together(fed, state, now, root, kept, attackers)
+        blocks = [concat(kept)] if "all" in needs else kept
     elif "mean" in needs and 4 * fed.setting.dim * len(cohort) <= KEEP_BYTES:
-        blocks = list(jobs.train())
+        blocks = list(jobs.train(keep=True))
     else:
         blocks = jobs.each_time()
 
@@ -127,20 +128,18 @@ def fold(fed: Federation, plan: Any, block: Sent) -> Folded:
         return Folded(None, {}, used)
     extra = {name: value.sum(0).double() for name, value in updates.extra.items()}
     extra["steps"] = updates.steps.sum().double()
-    return Folded(fed.algorithm.aggregate.fold(plan, updates), extra, used)
+    return Folded(_apart(fed.algorithm.aggregate.fold(plan, updates), updates), extra, used)
 
 
-def mean_update(blocks: Iterable[Sent]) -> Tensor | None:
-    """The mean of this round's usable updates, for a rule that must know it before it folds."""
-    total: Tensor | None = None
-    count = 0
-    for block in blocks:
-        used = block.usable()
-        if used.any():
-            part = block.updates.delta[used].sum(0).double()
-            total = part if total is None else total + part
-            count += int(used.sum())
-    return None if total is None else (total / count).float()
+def _apart(partial: Partial, block: Updates) -> Partial:
+    """A partial without views of its block: the block's memory is used again when the next one is asked for."""
+    taken = {value.untyped_storage().data_ptr() for value in (block.delta, *block.extra.values())}
+
+    def own(value: Tensor) -> Tensor:
+        return value.clone() if value.untyped_storage().data_ptr() in taken else value
+
+    sums, columns = ({n: own(v) for n, v in part.items()} for part in (partial.sums, partial.per_client))
+    return Partial(partial.count, own(partial.total), sums, columns)
 
 
 def mean_gradient(
@@ -159,27 +158,6 @@ def mean_gradient(
         total += p @ block.delta.double()
         weight += float(p.sum())
     return (total / weight).float() if weight else torch.zeros_like(w)
-
-
-def craft_together(
-    fed: Federation, kept: list[Sent], attackers: frozenset[int], attack_state: State, now: Now
-) -> tuple[list[Sent], State]:
-    """Attackers that know more than themselves craft when every clean update of the round is in."""
-    attack = fed.experiment.attack
-    everyone = Updates.concat([block.updates for block in kept])
-    bad = torch.tensor([m in attackers for m in everyone.client.tolist()])
-    if attack is None or not bad.any():
-        return kept, attack_state
-    honest = everyone.select(~bad) if attack.knowledge == "omniscient" else None
-    view = View(everyone.select(bad), honest, fed.setting)
-    crafted, attack_state = attack.craft(attack_state, view, now)
-    everyone = put_rows(everyone, bad.nonzero().flatten(), crafted)
-    out, first = [], 0
-    for block in kept:
-        rows = torch.arange(first, first + len(block.updates))
-        out.append(replace(block, updates=everyone.select(rows)))
-        first += len(block.updates)
-    return out, attack_state
 
 
 def check_finite(fed: Federation, w: Tensor, round: int) -> None:
@@ -219,8 +197,9 @@ class _Jobs:
         """Blocks that are trained each time they are asked for, with the same bits: no more than one is alive."""
         return _Again(self)
 
-    def train(self) -> Iterator[Sent]:
-        return self._fed.executor.map(self)
+    def train(self, keep: bool = False) -> Iterator[Sent]:
+        """Each block trained; it may be read until the next is asked for, or with `keep` as long as one likes."""
+        return self._fed.executor.map(self, keep)
 
 
 @dataclass(frozen=True)
@@ -229,15 +208,6 @@ class _Again:
 
     def __iter__(self) -> Iterator[Sent]:
         return self.jobs.train()
-
-
-def _concat(kept: list[Sent]) -> Sent:
-    return Sent(
-        Updates.concat([b.updates for b in kept]),
-        sum((b.loss for b in kept), ()),
-        sum((b.steps for b in kept), ()),
-        sum((b.states for b in kept), ()),
-    )
 
 
 def _added(total: Partial | None, part: Partial | None) -> Partial | None:

@@ -91,6 +91,7 @@ def concat(kept: Sequence[Sent]) -> Sent:
     )
 
 
+Score = tuple[int, float]  # of a test block: right answers, summed loss
 BUFFERS = "buffers"  # the name under which a model's buffers travel, down and up
 
 
@@ -116,11 +117,14 @@ class Worker:
         self.clients, self.root_spec, self.correction, self.attack = clients, root_spec, correction, attack
         self.setting, self.test_block = setting, test_block
 
-    def train(self, job: Job) -> Sent:
-        """Train every client of the block from the same model and craft what its attackers send."""
+    def train(self, job: Job, out: Tensor | None = None) -> Sent:
+        """Train every client of the block from the same model and craft what its attackers send.
+
+        `out` (k, d) is memory for the updates; rows that attackers replace are in memory of their own.
+        """
         k = len(job.clients)
         self.loop.buffers = job.sent.get(BUFFERS)
-        delta = torch.empty(k, self.setting.dim, device=job.w.device)
+        delta = torch.empty(k, self.setting.dim, device=job.w.device) if out is None else out
         loss, steps, states, extras, weight = [], [], [], [], []
         for i, m in enumerate(job.clients):
             x, y, mine = self._samples(job, m)
@@ -183,12 +187,25 @@ class Worker:
         self.trainer.train(w, x, y, batches, now.lr, Affine(), out, accumulate=self.root_spec.accumulate)
         return out
 
-    def evaluate(self, w: Tensor, buffers: Tensor | None = None) -> dict[str, float]:
-        """Accuracy and loss on the test set; how often a backdoor opens, where an attack plants one."""
+    @property
+    def test_blocks(self) -> int:
+        """The test set is cut into blocks fixed by the spec, so that the sums have one order."""
+        return -(-len(self.dataset.test_y) // self.test_block)
+
+    def score(self, w: Tensor, block: int, buffers: Tensor | None = None) -> Score:
+        """(right answers, summed loss) of one test block."""
+        self.loop.buffers = buffers
+        rows = slice(block * self.test_block, (block + 1) * self.test_block)
+        return self.loop.score(w, self.dataset.test_x[rows], self.dataset.test_y[rows])
+
+    def evaluate(self, w: Tensor, scores: Iterable[Score], buffers: Tensor | None = None) -> dict[str, float]:
+        """Accuracy and loss, of the test blocks' scores; how often a backdoor opens, where an attack plants one."""
         self.loop.buffers = buffers
         x, y = self.dataset.test_x, self.dataset.test_y
-        accuracy, loss = self.loop.evaluate(w, x, y, self.test_block)
-        found = {"accuracy": accuracy, "loss": loss}
+        right, loss = 0, 0.0
+        for answers, value in scores:
+            right, loss = right + answers, loss + value
+        found = {"accuracy": right / len(y), "loss": loss / len(y)}
         success = getattr(self.attack, "success_rate", None)
         if success is not None:
             found["attack_success"] = success(x, y, partial(self.loop.predict, w, block=self.test_block))

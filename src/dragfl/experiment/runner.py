@@ -102,8 +102,9 @@ def same_spec(experiment: Experiment, done: Run) -> bool:
         theirs.get("engine", {}).pop("block", None)
     if mine["engine"].get("trainer") == "auto":
         theirs.setdefault("engine", {})["trainer"] = "auto"
-    for tables in (mine, theirs):  # it decides nothing in a run whose files are whole
+    for tables in (mine, theirs):  # these decide nothing in a run whose files are whole
         tables.get("state", {}).pop("lost", None)
+        tables.get("engine", {}).pop("workers", None)
     return bool(mine == theirs)
 
 
@@ -120,7 +121,7 @@ def _drive(simulation: Simulation, folder: Path, on_record: OnRecord | None, sho
     """Play the rounds that are left, logging each; checkpoint on the way, at the end and when asked to stop."""
     every, target = simulation.experiment.checkpoint.every, simulation.experiment.target_accuracy
     stopped_by = _reached(folder, simulation) or "rounds"
-    with _Logs(folder) as logs:
+    with simulation, _Logs(folder) as logs:
         while not simulation.done and stopped_by == "rounds":
             try:
                 record = simulation.step()

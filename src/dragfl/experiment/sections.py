@@ -160,6 +160,9 @@ class Engine:
     device: str = "cpu"
     block: int | None = None  # clients folded together; default by the size of the model
     trainer: Literal["auto", "reference", "dense", "channels_last"] = "auto"  # how clients train; default by the layers
+    workers: int | Literal["auto"] = "auto"  # processes that train; decides nothing but the time it takes
 
     def __post_init__(self) -> None:
+        if self.workers != "auto":
+            at_least("engine.workers", self.workers, 1)
         at_least("engine.block", self.block, 1)

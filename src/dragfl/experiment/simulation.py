@@ -24,11 +24,23 @@ class Simulation:
     """The rounds of an experiment, one at a time. Stop whenever you like; the state stays where it is.
 
     Client states too large for memory live in a file: in `folder`, or without one in a nameless temporary file.
+    Worker processes, where there are some, are let go after the last round, by `close` or at the end of a `with`, or
+    when nobody holds the simulation any more; whatever is asked for later starts them again.
     """
 
     def __init__(self, experiment: Experiment, folder: Path | None = None) -> None:
         self.federation: Federation = prepare(experiment, folder)
         self.state: FederationState = self.federation.start()
+
+    def close(self) -> None:
+        """Let the worker processes go."""
+        self.federation.executor.close()
+
+    def __enter__(self) -> Simulation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def experiment(self) -> Experiment:
@@ -51,6 +63,8 @@ class Simulation:
             if record.round % self.experiment.evaluation.every == 0 or self.done:
                 found = {name: _number(value) for name, value in self.evaluate().items()}
                 record = replace(record, metrics={**record.metrics, **found})
+        if self.done:
+            self.close()
         ended = time.perf_counter()
         timing = {
             "seconds": ended - started,
@@ -61,7 +75,9 @@ class Simulation:
 
     def evaluate(self) -> dict[str, float]:
         """Accuracy, loss and the like of the current model on the test data."""
-        return self.federation.worker.evaluate(self.reported, self.state.buffers)
+        fed, w, buffers = self.federation, self.reported, self.state.buffers
+        with one_thread():
+            return fed.worker.evaluate(w, fed.executor.scores(w, buffers), buffers)
 
     @property
     def reported(self) -> Tensor:

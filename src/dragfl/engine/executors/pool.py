@@ -1,0 +1,157 @@
+"""The process pool: blocks cut into pieces, dealt to workers, and put together again in shared memory.
+
+A piece is some clients of one block; its worker writes their updates into the block's slot of the region, where they
+lie exactly as one process would have put them. The cut decides who works when and not a bit of the result. There are
+few slots, and a slot is used again when the caller has folded its block: memory does not grow with the cohort.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from itertools import chain
+
+from torch import Tensor
+
+from dragfl.engine.executors import InProcess
+from dragfl.engine.executors.calls import Call, received
+from dragfl.engine.executors.children import DEPTH, Crew, Task, log
+from dragfl.engine.executors.region import Brief, Layout, Place, Shape, with_tensors
+from dragfl.engine.worker import Job, Score, Sent, Worker
+from dragfl.errors import DataError, SpecError
+
+
+class Pool:
+    """Workers started at the first round; `sure` if a pool was asked for, so that an obstacle is an error."""
+
+    def __init__(
+        self, worker: Worker, tables: Mapping[str, object], workers: int, piece: int, reusable: bool, sure: bool
+    ) -> None:
+        self._alone, self._setting, self._test_blocks = InProcess(worker), worker.setting, worker.test_blocks
+        self._hire: Callable[[], Crew] = lambda: Crew(workers, tables, reusable)
+        self._workers, self._piece, self._sure = workers, piece, sure
+        self._crew: Crew | None = None
+        self._close: Callable[[], object] = lambda: None
+        self._given_up = False
+        self._extras: dict[str, Shape] = {}  # what clients send beside their update, known from the first answer on
+
+    def map(self, jobs: Iterable[Job], keep: bool = False) -> Iterator[Sent]:
+        crew = self._start()
+        with self._sound(crew):
+            yield from self._alone.map(jobs) if crew is None else self._map(crew, iter(jobs), keep)
+
+    @contextmanager
+    def _sound(self, crew: Crew | None) -> Iterator[None]:
+        """After Ctrl-C in here start anew; one that strikes while the caller has the word does not come here."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if crew is not None:
+                crew.abandon()
+            self.close()
+            raise
+
+    def _map(self, crew: Crew, jobs: Iterator[Job], keep: bool) -> Iterator[Sent]:
+        first = next(jobs, None)
+        if first is None:
+            return
+        call = Call(chain([first], jobs), self._announce(crew, first), self._piece)
+        while True:
+            crew.feed(call.draw)
+            if call.over:
+                return
+            whole = call.whole()
+            for task, answer in crew.collect(wait=whole is None):
+                call.done(task, answer)
+            if whole is not None:
+                crew.feed(call.draw)  # so that nobody waits while the caller folds
+                sent = received(whole, call.slots[whole.slot], keep)
+                self._extras = {n: Shape.of(value[0]) for n, value in sent.updates.extra.items()}
+                yield sent
+                call.release()
+
+    def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
+        if self._crew is None:
+            return self._alone.scores(w, buffers)
+        with self._sound(self._crew):
+            return self._scores(self._crew, w, buffers)
+
+    def _scores(self, crew: Crew, w: Tensor, buffers: Tensor | None) -> list[Score]:
+        crew.settle()
+        self._write(crew, Layout(), {"w": w} | ({} if buffers is None else {"buffers": buffers}))
+        blocks = iter(range(self._test_blocks))
+        asked: dict[Task, int] = {}
+        found: dict[int, Score] = {}
+
+        def draw() -> Task | None:
+            block = next(blocks, None)
+            if block is None:
+                return None
+            task = Task(f"test block {block}", ("score", block))
+            asked[task] = block
+            return task
+
+        while len(found) < self._test_blocks:
+            crew.feed(draw)
+            for task, answer in crew.collect():
+                found[asked[task]] = answer
+        return [found[i] for i in range(self._test_blocks)]
+
+    def close(self) -> None:
+        self._close()
+        self._crew = None
+
+    def _start(self) -> Crew | None:
+        """The workers; None if they cannot be told of the experiment and nobody insists on them."""
+        if self._crew is None and not self._given_up:
+            crew = self._hire()
+            self._close = weakref.finalize(self, crew.close)
+            try:
+                crew.wait_ready()
+            except Exception as error:
+                self._close()
+                if self._sure and not isinstance(error, SpecError | DataError):
+                    raise
+                if self._sure:
+                    raise SpecError(
+                        f"engine.workers: a worker process cannot put the experiment in place: {error}; "
+                        "give module:attr of what can be imported, or set engine.workers = 1"
+                    ) from None
+                log.info("training in one process: a worker process cannot put the experiment in place: %s", error)
+                self._given_up = True
+                return None
+            except BaseException:
+                crew.abandon()
+                raise
+            self._crew = crew
+        return self._crew
+
+    def _announce(self, crew: Crew, job: Job) -> list[dict[str, Tensor]]:
+        """Put in place what all pieces share, and make the slots."""
+        crew.settle()
+        layout = Layout()
+        k, row = len(job.clients), Shape("float32", (self._setting.dim,))
+        states = {name: Shape.of(value) for name, value in job.states[0].items()}
+        shapes = {"delta": row} | {f"extra/{name}": shape for name, shape in self._extras.items()}
+        shapes |= {f"{when}/{name}": shape for when in ("mine", "next") for name, shape in states.items()}
+        count = min(2 * self._workers, 2 + -(-DEPTH * self._workers * self._piece // k))
+        slots = tuple({name: layout.place(shape, (k,)) for name, shape in shapes.items()} for _ in range(count))
+        tensors: dict[str, Tensor] = {}
+        if is_dataclass(job.attack_state):
+            tensors = {f.name: getattr(job.attack_state, f.name) for f in fields(job.attack_state)}
+            tensors = {name: value for name, value in tensors.items() if isinstance(value, Tensor)}
+        header = {"w": job.w} | {f"sent/{name}": value for name, value in job.sent.items()}
+        header |= {f"attack/{name}": value for name, value in tensors.items()}
+        brief = Brief(0, {}, slots, job.now, with_tensors(job.attack_state, dict.fromkeys(tensors)))
+        self._write(crew, layout, header, brief)
+        return [{name: crew.region.tensor(place) for name, place in slot.items()} for slot in slots]
+
+    def _write(self, crew: Crew, layout: Layout, header: Mapping[str, Tensor], brief: Brief | None = None) -> None:
+        """Copy these tensors into the region and tell the workers where they are."""
+        places: dict[str, Place] = {name: layout.place(Shape.of(value)) for name, value in header.items()}
+        crew.region.grow(layout.size)
+        for name, value in header.items():
+            crew.region.tensor(places[name]).copy_(value)
+        crew.brief(replace(brief or Brief(0, {}), size=layout.size, header=places))

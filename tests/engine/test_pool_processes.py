@@ -1,0 +1,293 @@
+"""Worker processes that die, parents that die, Ctrl-C, scripts and notebooks: nothing is lost and nothing is left."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+import dragfl
+from dragfl.engine.executors import InProcess, children, choose
+from dragfl.engine.executors.pool import Pool
+from dragfl.errors import Interrupted, SpecError
+from tests.conftest import Load, command
+from tests.engine.pool_parts import Strong
+from tests.engine.test_pool import PARTS, digits, played
+
+FRAGILE = {"name": f"{PARTS}:Fragile"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _leave_no_workers() -> Iterator[None]:
+    yield
+    children._end_idle()
+
+
+@pytest.fixture
+def marker(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A value that every process started from here has in its environment."""
+    value = uuid.uuid4().hex
+    monkeypatch.setenv("POOL_MARKER", value)
+    return value
+
+
+def marked(marker: str) -> list[int]:
+    """The living processes that carry the marker."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and f"POOL_MARKER={marker}".encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            pass
+    return found
+
+
+def wait_until(condition: Any, seconds: float = 30.0) -> None:
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "it takes too long"
+        time.sleep(0.02)
+
+
+def pids(simulation: Any) -> list[int]:
+    return [child.process.pid for child in simulation.federation.executor._crew.children]
+
+
+def test_a_worker_that_dies_is_replaced_and_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(choose, "PIECE_WORTH", 1.0)
+    alone = played(1, model=FRAGILE)
+    monkeypatch.setenv("POOL_TEST", str(tmp_path))
+    (tmp_path / "die once").touch()
+    (tmp_path / "die once more").touch()
+    with caplog.at_level(logging.WARNING, "dragfl"):
+        assert played(2, model=FRAGILE) == alone
+    assert not list(tmp_path.iterdir())
+    assert len(caplog.messages) == 2
+    assert all("killed by signal 9" in text and "clients" in text for text in caplog.messages)
+
+
+@pytest.mark.slow
+def test_workers_killed_from_outside_between_and_in_rounds() -> None:
+    alone = played(1, rounds=4)
+    with dragfl.simulate(digits(2, rounds=4)) as simulation:
+        records = []
+        for record in simulation:
+            records.append((record.metrics, record.clients))
+            if not simulation.done:
+                os.kill(pids(simulation)[record.round % 2], signal.SIGKILL)
+        assert records == alone[1]
+        assert simulation.state.w.numpy().tobytes() == alone[0][0]
+
+
+def test_a_block_that_kills_every_worker_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("POOL_TEST", str(tmp_path))
+    (tmp_path / "die always").touch()
+    with dragfl.simulate(digits(2, model=FRAGILE)) as simulation:
+        with pytest.raises(Interrupted, match=r"died 3 times on clients \d+"):
+            simulation.step()
+        (tmp_path / "die always").unlink()
+        simulation.step()
+
+
+def test_an_error_in_a_worker_is_the_error_of_the_round(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("POOL_TEST", str(tmp_path))
+    (tmp_path / "fail").touch()
+    with dragfl.simulate(digits(2, model=FRAGILE)) as simulation:
+        with pytest.raises(ValueError, match="this layer is broken") as caught:
+            simulation.step()
+        assert "pool_parts.py" in caught.value.__notes__[0]
+        (tmp_path / "fail").unlink()
+        simulation.step()
+
+
+def test_workers_serve_the_next_run_and_end_with_their_owner(marker: str) -> None:
+    children._end_idle()
+    simulation = dragfl.simulate(digits(2))
+    simulation.step()
+    first = pids(simulation)
+    assert sorted(first) == sorted(set(marked(marker)) - {os.getpid()})
+    del simulation
+    gc.collect()
+    with dragfl.simulate(digits(2, algorithm={"name": "scaffold"})) as other:
+        other.step()
+        assert sorted(pids(other)) == sorted(first)
+    children._end_idle()
+    wait_until(lambda: not marked(marker))
+
+
+@pytest.mark.slow
+def test_own_code_is_imported_anew_for_every_run(marker: str) -> None:
+    """A worker that knows a user's module would not see that the file has changed."""
+    with dragfl.simulate(digits(2, model={"name": f"{PARTS}:dropping"})) as simulation:
+        simulation.step()
+        first = pids(simulation)
+    assert not set(first) & set(marked(marker))
+
+
+SCRIPT = """
+import dragfl, sys
+tables = {"rounds": 100000, "model": {"name": "mlp"}, "engine": {"workers": 2, "block": 4}}
+for record in dragfl.simulate(dragfl.load(tables)):
+    print(record.round, flush=True)
+"""
+
+
+def test_a_parent_that_is_killed_leaves_no_process(marker: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    with subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"1\n"
+        wait_until(lambda: len(marked(marker)) == 3)
+        process.kill()
+    wait_until(lambda: not marked(marker), 5.0)
+
+
+def test_ctrl_c_on_the_command_line_leaves_a_run_to_resume_and_no_process(
+    marker: str, tmp_path: Path, digits_toml: Path
+) -> None:
+    words = command("run", digits_toml, "rounds=100000", "engine.workers=2", "--quiet")
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    log = tmp_path / "runs" / "small" / "metrics.jsonl"
+    wait_until(lambda: log.exists() and log.stat().st_size > 0)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the parent and its workers
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 5, said
+    assert "Traceback" not in said and "resume" in said
+    wait_until(lambda: not marked(marker), 5.0)
+
+
+MAIN = """
+import dragfl
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.layer = nn.Linear(64, classes)
+    def forward(self, x):
+        return self.layer(x.flatten(1))
+
+def start(model, **engine):
+    return dragfl.simulate(dragfl.load({"rounds": 2, "model": {"name": model}, "engine": engine}))
+
+print(len(list(start("logistic", workers=2))), "rounds without a guard")
+print(len(list(start(Net))), "rounds with a class of this script")
+try:
+    start(Net, workers=2)
+except dragfl.errors.SpecError as error:
+    print(error)
+"""
+
+
+def test_a_script_without_a_guard(tmp_path: Path, marker: str) -> None:
+    (tmp_path / "script.py").write_text(MAIN)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert first == "2 rounds without a guard"
+    assert second == "2 rounds with a class of this script"
+    assert "__main__:Net" in third and "module:attr" in third and "engine.workers = 1" in third
+    assert not done.stderr
+    wait_until(lambda: not marked(marker), 5.0)
+
+
+@pytest.mark.slow
+def test_code_fed_through_standard_input(tmp_path: Path) -> None:
+    """As in a notebook, `__main__` has no file."""
+    code = MAIN.replace('start(Net))), "rounds with', 'start(Net, workers=1))), "rounds with')
+    done = subprocess.run([sys.executable, "-"], input=code, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": {"name": nn.Sequential(nn.Flatten(), nn.Linear(64, 10))}},
+        {"model": {"name": lambda shape, classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes))}},
+        {"attack": {"name": Strong(3.0), "attackers": 1}},
+    ],
+    ids=["module", "lambda", "attack with a memory"],
+)
+def test_what_a_spec_cannot_spell_out_needs_one_process(changes: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match=r"engine\.workers.*module:attr.*engine\.workers = 1"):
+        dragfl.simulate(digits(2, **changes))
+    assert isinstance(dragfl.simulate(digits(1, **changes)).federation.executor, InProcess)
+
+
+def test_a_dataset_object_needs_one_process(experiment: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SpecError, match="object:toy"):
+        dragfl.simulate(experiment(engine={"workers": 2}))
+    monkeypatch.setattr(choose, "WORTH", 0.0)
+    monkeypatch.setattr(choose, "ROUND_WORTH", 0.0)
+    assert isinstance(dragfl.simulate(experiment()).federation.executor, InProcess)
+
+
+@pytest.mark.slow
+def test_a_module_that_workers_cannot_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It exists in this process alone, as one that was made by hand; without `workers` one process does it."""
+    monkeypatch.setattr(choose, "WORTH", 0.0)
+    monkeypatch.setattr(choose, "ROUND_WORTH", 0.0)
+    monkeypatch.setattr(choose, "cores", lambda: 2)
+    module: Any = type(sys)("by_hand_only")
+    monkeypatch.setitem(sys.modules, "by_hand_only", module)
+    exec("from torch import nn\ndef net(s, c): return nn.Sequential(nn.Flatten(), nn.Linear(64, c))", vars(module))
+    insisting = dragfl.simulate(digits(2, model={"name": "by_hand_only:net"}))
+    with insisting, pytest.raises(SpecError, match="cannot import 'by_hand_only'"):
+        insisting.step()
+    auto = dragfl.load({**digits(1, model={"name": "by_hand_only:net"}).tables(), "engine": {}})
+    with dragfl.simulate(auto) as simulation:
+        assert isinstance(simulation.federation.executor, Pool)
+        simulation.step()
+
+
+def test_small_runs_stay_in_one_process() -> None:
+    assert isinstance(dragfl.simulate(dragfl.load({})).federation.executor, InProcess)
+
+
+def test_large_runs_use_every_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "cores", lambda: 5)
+    tables = {"rounds": 600, "clients": {"total": 40, "batch_size": 200}, "model": {"name": "mlp", "hidden": 2000}}
+    executor = dragfl.simulate(dragfl.load(tables)).federation.executor
+    assert isinstance(executor, Pool) and executor._workers == 5
+
+
+@pytest.mark.parametrize("value", [0, -1, "many", 1.5])
+def test_wrong_numbers_are_told(value: Any) -> None:
+    with pytest.raises(SpecError, match=r"engine\.workers"):
+        dragfl.load({"engine": {"workers": value}})
+
+
+@pytest.mark.slow
+def test_ten_thousand_clients_a_round_take_no_more_memory_than_ten(tmp_path: Path) -> None:
+    """Peak anonymous memory of the parent, by the kernel's count."""
+    code = """
+import dragfl, sys
+from pathlib import Path
+tables = {"rounds": 2, "data": {"partition": {"kind": "resampled", "k": 50}}, "model": {"name": "mlp"},
+          "clients": {"total": 10000, "per_round": int(sys.argv[1]), "local_steps": 1}, "engine": {"workers": 2}}
+peak = 0
+for record in dragfl.simulate(dragfl.load(tables, "algorithm.name=br_drag", "root.size=50")):
+    status = Path("/proc/self/status").read_text()
+    peak = max(peak, int(status.split("RssAnon:")[1].split()[0]))
+print(peak)
+"""
+    peaks = []
+    for per_round in ("10", "10000"):
+        out = subprocess.run([sys.executable, "-c", code, per_round], capture_output=True, text=True, check=True)
+        peaks.append(int(out.stdout))
+    assert peaks[1] < 1.05 * peaks[0], peaks
