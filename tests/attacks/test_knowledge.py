@@ -1,0 +1,291 @@
+"""What a round lets attackers see, and that no rule learns who they are."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import dragfl
+from dragfl.aggregates import AGGREGATES
+from dragfl.attacks import ALIE, ATTACKS, IPM, FreeRider
+from dragfl.engine.crafting import Rehearsal
+from dragfl.testing.values import bits, leaves
+from dragfl.types import Knowledge, NoState, Now, Setting, Updates, View
+from tests.conftest import Load
+
+ROOT = {"root": {"size": 20}}
+LEVELS: dict[Knowledge, set[str]] = {
+    "own": {"own", "setting", "w"},
+    "colluding": {"own", "setting", "w"},
+    "omniscient": {"own", "setting", "w", "honest"},
+    "white_box": {"own", "setting", "w", "honest", "aggregate", "reference"},
+}
+
+
+@dataclass(frozen=True)
+class Watches:
+    """Notes its views and sends what `lie` makes of the clean updates."""
+
+    knowledge: Knowledge = "white_box"
+    factor: float = 1.0
+    views: list[View] = field(default_factory=list, compare=False)
+
+    def init(self, setting: Setting) -> NoState:
+        return NoState()
+
+    def craft(self, state: Any, view: View, now: Now) -> tuple[Updates, Any]:
+        self.views.append(view)
+        return replace(view.own, delta=self.factor * view.own.delta), state
+
+
+def simulation(experiment: Load, attack: object, block: int = 4, **changes: Any) -> Any:
+    table = {"name": attack, "attackers": 2}
+    return dragfl.simulate(experiment(attack=table, engine={"block": block}, **(ROOT | changes)))
+
+
+@pytest.mark.parametrize("knowledge", LEVELS)
+def test_a_view_holds_what_its_level_grants(experiment: Load, knowledge: Knowledge) -> None:
+    attack = Watches(knowledge)
+    run = simulation(experiment, attack, algorithm={"name": "br_drag"})
+    w = run.state.w
+    run.step()
+    for view in attack.views:
+        granted = {f.name for f in dataclasses.fields(view) if getattr(view, f.name) is not None}
+        assert granted == LEVELS[knowledge]
+        assert view.w is not None and torch.equal(view.w, w)
+        assert len(view.own) == (1 if knowledge == "own" else 2)
+
+
+@pytest.mark.parametrize("knowledge", ["own", "colluding", "omniscient"])
+def test_nothing_reachable_says_more(experiment: Load, knowledge: Knowledge) -> None:
+    """Every tensor that can be reached, with the memory it lies in, holds no more than the view grants."""
+    attack = Watches(knowledge)
+    run = simulation(experiment, attack)
+    run.step()
+    honest = 4 if knowledge == "omniscient" else 0
+    for view in attack.views:
+        for path, leaf in leaves(view, "view"):
+            assert not callable(leaf), path
+            if isinstance(leaf, Tensor):
+                rows = 1 if path == "view.w" else honest if path.startswith("view.honest") else len(view.own)
+                width = leaf.shape[1] if leaf.ndim > 1 else len(leaf) if path == "view.w" else 1
+                assert leaf.untyped_storage().nbytes() <= rows * width * leaf.element_size(), path
+
+
+def test_the_defence_keeps_no_secrets_of_clients(experiment: Load) -> None:
+    """A white box is the rule, its state and the updates: neither losses nor what clients keep between rounds."""
+    attack = Watches("white_box")
+    simulation(experiment, attack, algorithm={"name": "scaffold"}).step()
+    (view,) = attack.views
+    assert isinstance(view.aggregate, Rehearsal)
+    assert all(block.loss == block.states == block.steps == () for block in view.aggregate.clean)
+
+
+def rules() -> list[dict[str, Any]]:
+    return [{"aggregate": {"name": name}} for name in AGGREGATES]
+
+
+def runnable(experiment: Load, algorithm: dict[str, Any], attack: object) -> Any:
+    """A simulation with eleven clients, two of them attacking; a rule that must be told more is left out."""
+    try:
+        return simulation(experiment, attack, algorithm=algorithm, clients={"total": 11})
+    except dragfl.errors.SpecError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("algorithm", rules(), ids=lambda a: a["aggregate"]["name"])
+def test_a_rehearsal_is_the_step_of_the_round(experiment: Load, algorithm: dict[str, Any]) -> None:
+    """What the white box foretells for the lies that are sent is the step that is made, bit for bit, in every round."""
+    attack = Watches("white_box", factor=-2.0)
+    run = runnable(experiment, algorithm, attack)
+    for t in range(3):
+        w, memory = run.state.w, bits({"state": run.state.aggregate})
+        for_real = run.federation.algorithm.aggregate
+        record = run.step()
+        view = attack.views[t]
+        assert view.aggregate is not None
+        lie = -2.0 * view.own.delta
+        foretold = view.aggregate(lie)
+        assert torch.equal(foretold, view.aggregate(lie)), "asked twice"
+        assert torch.equal(w + foretold, run.state.w)
+        assert bits({"state": view.aggregate.state}) == memory, "the rehearsal has advanced its state"
+        assert record.metrics["attackers"] == 2 and view.aggregate.rule is for_real
+
+
+def test_a_round_that_would_be_skipped_is_a_step_of_zero(experiment: Load) -> None:
+    """Krum that assumes nobody lies needs three updates. It has three, and one when two are not finite."""
+    attack = Watches("white_box")
+    krum = {"aggregate": {"name": "krum", "f": 0}}
+    simulation(experiment, attack, algorithm=krum, clients={"total": 3}).step()
+    (view,) = attack.views
+    assert view.aggregate is not None and view.aggregate(view.own.delta).any()
+    assert not view.aggregate(torch.full_like(view.own.delta, torch.nan)).any()
+
+
+@pytest.mark.parametrize("algorithm", ["drag", "br_drag", "fedavg"])
+def test_asking_changes_nothing(experiment: Load, algorithm: str) -> None:
+    """A white box that asks a hundred times and then sends the truth leaves the run as it would have been."""
+
+    @dataclass(frozen=True)
+    class Asks(Watches):
+        def craft(self, state: Any, view: View, now: Now) -> tuple[Updates, Any]:
+            assert view.aggregate is not None
+            for i in range(20):
+                view.aggregate((i - 7.0) * view.own.delta)
+            view.aggregate(torch.full_like(view.own.delta, torch.nan))
+            return view.own, state
+
+    runs = []
+    for attack in (Asks(), None):
+        changes = {} if attack is None else {"attack": {"name": attack, "attackers": 2}}
+        run = dragfl.simulate(experiment(algorithm={"name": algorithm}, engine={"block": 4}, **ROOT, **changes))
+        list(run)
+        runs.append(bits({"w": run.state.w, "aggregate": run.state.aggregate}))
+    assert runs[0] == runs[1]
+
+
+def test_the_reference(experiment: Load) -> None:
+    """BR-DRAG's is this round's root update; DRAG's the one it carries, which in the first round is not there yet."""
+    attack = Watches("white_box")
+    run = simulation(experiment, attack, algorithm={"name": "br_drag"})
+    w = run.state.w
+    run.step()
+    root = run.federation.worker.train_root(w, Now(0, 0.2, 3, 2))
+    torch.testing.assert_close(attack.views[0].reference, root)
+    attack = Watches("white_box")
+    run = simulation(experiment, attack, algorithm={"name": "drag"})
+    run.step()
+    carried = run.state.aggregate.r
+    run.step()
+    assert attack.views[0].reference is None
+    assert torch.equal(attack.views[1].reference, carried)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("algorithm", rules(), ids=lambda a: a["aggregate"]["name"])
+def test_rules_do_not_know_who_attacks(experiment: Load, algorithm: dict[str, Any]) -> None:
+    """The same is sent with two clients called attackers, and with none: nothing but the label changes."""
+    runs = []
+    for attackers in (2, 0):
+        run = runnable(experiment, algorithm, Watches("white_box"))
+        spec = replace(run.federation.experiment, attackers=replace(run.experiment.attackers, attackers=attackers))
+        run = dragfl.simulate(spec)
+        records = [{k: v for k, v in record.metrics.items() if k != "attackers"} for record in run]
+        runs.append((records, run.state.w))
+    assert runs[0][0] == runs[1][0]
+    assert torch.equal(runs[0][1], runs[1][1])
+
+
+@pytest.mark.parametrize("block", [1, 4, 20])
+def test_replay_sends_the_last_change(experiment: Load, block: int) -> None:
+    """All six ride free: nothing moves in round 1, so nothing ever does; with one working client the rest repeat."""
+    run = simulation(experiment, FreeRider("replay"), block)
+    models = [run.state.w]
+    for t in range(3):
+        record = run.step()
+        models.append(run.state.w)
+        change = models[t] - models[t - 1] if t else torch.zeros_like(models[0])
+        sizes = [n for n, bad in zip(record.clients["norm"], record.clients["attacker"], strict=True) if bad]
+        assert sizes == pytest.approx([float(change.norm())] * 2, rel=1e-5)
+        assert torch.equal(run.state.attack.w, models[t])
+
+
+def test_what_lone_attackers_remember_is_public(experiment: Load) -> None:
+    """An attack that knows only itself and tries to pass on its update by its state finds zeros there."""
+
+    @dataclass(frozen=True)
+    class Note:
+        seen: Tensor | None = None
+
+    @dataclass(frozen=True)
+    class Whispers(Watches):
+        knowledge: Knowledge = "own"
+
+        def init(self, setting: Setting) -> Any:
+            return Note()
+
+        def craft(self, state: Any, view: View, now: Now) -> tuple[Updates, Any]:
+            return view.own, Note(view.own.delta.clone())
+
+    run = simulation(experiment, Whispers())
+    run.step()
+    assert not run.state.attack.seen.any()
+    with pytest.raises(dragfl.testing.BrokenContract, match=r"the next state\.seen depends on who attacks beside"):
+        dragfl.testing.check_attack(Whispers(), skip={"worker"})
+
+
+def test_weight_and_extra_stay_honest_and_go_with_the_update(experiment: Load) -> None:
+    """Under SCAFFOLD an attacker's control variate is its own; with an update that is dropped it is dropped too."""
+    attack = Watches("omniscient", factor=-1.0)
+    run = simulation(experiment, attack, algorithm={"name": "scaffold"})
+    run.step()
+    (view,) = attack.views
+    assert view.own.extra.keys() == {"dc"} and view.own.weight.tolist() == [21.0, 21.0]
+    lost = dragfl.simulate(
+        experiment(
+            algorithm={"name": "scaffold"}, attack={"name": "non_finite", "attackers": 2, "where": "one"}, **ROOT
+        )
+    )
+    fewer = dragfl.simulate(experiment(algorithm={"name": "scaffold"}, **ROOT))
+    record = lost.step()
+    fewer.step()
+    assert record.metrics["dropped_nonfinite"] == 2
+    assert torch.isfinite(lost.state.correction.c).all()
+    assert not torch.equal(lost.state.correction.c, fewer.state.correction.c), "two control variates are missing"
+
+
+@pytest.mark.parametrize("name", sorted(set(ATTACKS) - {"backdoor"}))  # which needs images
+@pytest.mark.parametrize("algorithm", ["fedavg", "br_drag"])
+def test_every_attack_runs(experiment: Load, name: str, algorithm: str) -> None:
+    table = {"name": name, "attackers": 2}
+    records = list(dragfl.simulate(experiment(rounds=2, algorithm={"name": algorithm}, attack=table, **ROOT)))
+    assert [record.metrics["attackers"] for record in records] == [2, 2]
+
+
+@pytest.mark.parametrize("attack", [ALIE(knowledge="white_box"), IPM(knowledge="white_box")])
+def test_optimised_attacks_do_no_less_than_fixed_ones(experiment: Load, attack: Any) -> None:
+    """In the first round, against BR-DRAG: the step is at least as far from the honest mean as with a fixed factor."""
+    away = []
+    for given in (attack, ALIE(z=1.5) if isinstance(attack, ALIE) else IPM(0.5)):
+        watch = Watches("omniscient")
+        simulation(experiment, watch, algorithm={"name": "br_drag"}).step()
+        honest = watch.views[0].honest
+        run = simulation(experiment, given, algorithm={"name": "br_drag"})
+        w = run.state.w
+        run.step()
+        assert honest is not None
+        away.append(float((run.state.w - w - honest.delta.mean(0)).norm()))
+    assert away[0] >= 0.999 * away[1]
+
+
+@pytest.mark.parametrize(
+    ("table", "counts"),
+    [
+        ({"attackers": 2}, {0, 1, 2}),
+        ({"share": 1 / 3}, {0, 1, 2}),
+        ({"attackers": 2, "redraw": True}, {2}),
+        ({"share": 2 / 3, "redraw": True}, {2}),
+        ({"attackers": 2, "redraw": True, "among": "all"}, {0, 1, 2}),
+        ({"share": 1 / 3, "redraw": True, "among": "all"}, {0, 1, 2}),
+        ({"attackers": 1, "among": "sampled"}, {0, 1, 2}),
+        ({"attackers": 6}, {3}),
+        ({"share": 0.0}, {0}),
+    ],
+)
+def test_counted_among_all_or_among_the_sampled(experiment: Load, table: dict[str, Any], counts: set[int]) -> None:
+    """Three of six are sampled, in 40 rounds: fixed attackers come as they come, redrawn ones as they are counted."""
+    spec = experiment(rounds=40, clients={"per_round": 3}, attack={"name": "sign_flip", **table})
+    records = list(dragfl.simulate(spec))
+    seen = [record.metrics["attackers"] for record in records]
+    assert set(seen) == counts  # type: ignore[comparison-overlap]
+    assert all(sum(record.clients["attacker"]) == n for record, n in zip(records, seen, strict=True))
+    mean, expected = sum(map(float, seen)) / 40, spec.attackers.expected(spec.clients)
+    assert mean == pytest.approx(expected, abs=0.35)
+    if not spec.attackers.redraw:
+        names = {m for r in records for m, bad in zip(r.clients["client"], r.clients["attacker"], strict=True) if bad}
+        assert len(names) == spec.attackers.drawn(spec.clients)
+    assert dragfl.load(spec.tables() | {"data": {"dataset": spec.dataset}}).attackers == spec.attackers
