@@ -29,7 +29,14 @@ VECTORS = {  # (down, up)
 }
 
 
-@pytest.mark.parametrize("name", PRESETS)
+def test_rules_of_the_server_alone_send_what_fedavg_sends() -> None:
+    """A preset without a correction only changes what the server does with the updates."""
+    alone = {name for name, preset in PRESETS.items() if preset.correction == "none"}
+    assert {name for name in alone if VECTORS.get(name, (1, 1)) != (1, 1)} == set()
+    assert PRESETS.keys() - VECTORS.keys() <= alone
+
+
+@pytest.mark.parametrize("name", VECTORS)
 def test_vectors_down_and_up(name: str) -> None:
     for record in line({"name": name}).records:
         unit = 4 * 1 * 2  # bytes of a float32 x the length of the model x clients
