@@ -19,10 +19,10 @@ demo: $(VENV)/.demo ## set up and run the main job on embedded data (under a min
 	$(BIN)/dragfl demo
 
 test: lint ## set up, lint and run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 test-all: lint ## all tests, the slow ones too
-	$(BIN)/python -m pytest -m "slow or not slow"
+	$(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .
