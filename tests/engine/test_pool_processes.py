@@ -81,7 +81,7 @@ def test_a_worker_that_dies_is_replaced_and_nothing_changes(
 
 
 @pytest.mark.slow
-def test_workers_killed_from_outside_between_and_in_rounds() -> None:
+def test_workers_killed_from_outside_between_rounds() -> None:
     alone = played(1, rounds=4)
     with dragfl.simulate(digits(2, rounds=4)) as simulation:
         records = []
@@ -130,12 +130,13 @@ def test_workers_serve_the_next_run_and_end_with_their_owner(marker: str) -> Non
 
 
 @pytest.mark.slow
-def test_own_code_is_imported_anew_for_every_run(marker: str) -> None:
+def test_own_code_is_imported_anew_for_every_run() -> None:
     """A worker that knows a user's module would not see that the file has changed."""
     with dragfl.simulate(digits(2, model={"name": f"{PARTS}:dropping"})) as simulation:
         simulation.step()
         first = pids(simulation)
-    assert not set(first) & set(marked(marker))
+        assert all(Path(f"/proc/{pid}").exists() for pid in first)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in first)
 
 
 SCRIPT = """
@@ -273,8 +274,8 @@ def test_wrong_numbers_are_told(value: Any) -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_clients_a_round_take_no_more_memory_than_ten(tmp_path: Path) -> None:
-    """Peak anonymous memory of the parent, by the kernel's count."""
+def test_ten_thousand_clients_a_round_take_no_more_memory_than_ten() -> None:
+    """Anonymous memory of the parent, by the kernel's count: their telemetry, and nothing of 1.5 GB of updates."""
     code = """
 import dragfl, sys
 from pathlib import Path
@@ -290,4 +291,4 @@ print(peak)
     for per_round in ("10", "10000"):
         out = subprocess.run([sys.executable, "-c", code, per_round], capture_output=True, text=True, check=True)
         peaks.append(int(out.stdout))
-    assert peaks[1] < 1.05 * peaks[0], peaks
+    assert peaks[1] - peaks[0] < 16 << 10, peaks
