@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from dragfl.schedules import check_range
+from dragfl.errors import SpecError
+from dragfl.schedules import check_choice, check_range
 from dragfl.types import Given, Need, Now, Partial, Plan, Setting, State, Updates, no_state
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class FedNova:
     prox: float = 0.0
 
     def __post_init__(self) -> None:
+        check_choice("fednova", "weighting", self.weighting, ("uniform", "samples"))
         check_range("fednova", "prox", self.prox, 0.0, 1e6)
 
     init = no_state
@@ -53,7 +55,10 @@ class FedNova:
         return frozenset()
 
     def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
-        return FedNovaPlan(now.lr * self.prox)
+        shrink = now.lr * self.prox
+        if not shrink < 1.0:
+            raise SpecError(f"fednova: lr * prox = {shrink:g}; it needs less than 1: lower prox or clients.lr")
+        return FedNovaPlan(shrink)
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
         from dragfl.arithmetic import combine

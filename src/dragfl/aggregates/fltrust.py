@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dragfl.aggregates.dragging import inverse_norms
+from dragfl.schedules import check_choice
 from dragfl.types import EPS, Given, Need, Now, Partial, Plan, Setting, State, Updates, no_state
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class FLTrust:
     """
 
     on_no_trust: Literal["skip", "root"] = "skip"
+
+    def __post_init__(self) -> None:
+        check_choice("fltrust", "on_no_trust", self.on_no_trust, ("skip", "root"))
 
     init = no_state
 

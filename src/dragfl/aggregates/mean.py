@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dragfl.aggregates.dragging import inverse_norms, pairwise_cosine
+from dragfl.schedules import check_choice
 from dragfl.types import EPS, Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates, no_state
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ class Mean:
     """
 
     weighting: Literal["uniform", "samples"] = "uniform"
+
+    def __post_init__(self) -> None:
+        check_choice("mean", "weighting", self.weighting, ("uniform", "samples"))
 
     init = no_state
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from dragfl.corrections.idle import Tensors, nothing_kept
 from dragfl.errors import SpecError
+from dragfl.schedules import check_choice
 from dragfl.types import Affine, Fields, Given, Now, Setting, State
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Mime:
     client_finish = nothing_kept
 
     def __post_init__(self) -> None:
+        check_choice("mime", "weighting", self.weighting, ("uniform", "samples"))
         if not 0.0 <= self.momentum < 1.0:
             raise SpecError(f"mime: momentum={self.momentum} is outside [0, 1); choose a value inside it")
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from dragfl.corrections.idle import Tensors, no_needs
+from dragfl.schedules import check_choice
 from dragfl.types import Affine, Done, Fields, Given, Now, Setting, State
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ class Scaffold:
 
     fields: ClassVar[Fields] = {"c": "vector"}
     needs = no_needs
+
+    def __post_init__(self) -> None:
+        check_choice("scaffold", "option", self.option, ("I", "II"))
 
     def init(self, setting: Setting) -> State:
         return ScaffoldState(torch.zeros(setting.dim, device=setting.device))

@@ -73,14 +73,15 @@ def craft_together(
     if attack is None or not bad.any():
         return kept, state.attack
     rows = bad.nonzero().flatten()
-    view = View(everyone.select(rows), setting=fed.setting, w=state.w)
+    view = View(everyone.select(rows), setting=fed.setting, w=state.w.clone())  # a copy: a view cannot change a round
     if attack.knowledge in ("omniscient", "white_box"):
         view = replace(view, honest=everyone.select(~bad))
     if attack.knowledge == "white_box":
         rule, memory = fed.algorithm.aggregate, copy.deepcopy(state.aggregate)
         clean = tuple(Sent(block.updates, (), (), ()) for block in kept)  # neither losses nor what clients keep
-        rehearsal = Rehearsal(rule, memory, now, root, fed.setting, clean, rows)
-        reference = root if root is not None else getattr(memory, "r", None)
+        trusted = None if root is None else root.clone()
+        rehearsal = Rehearsal(rule, memory, now, trusted, fed.setting, clean, rows)
+        reference = trusted if trusted is not None else getattr(memory, "r", None)
         view = replace(view, aggregate=rehearsal, reference=reference)
     crafted, attack_state = attack.craft(state.attack, view, now)
     return _dealt(kept, put_rows(everyone, rows, crafted)), attack_state
@@ -94,7 +95,7 @@ def remember_alone(fed: Federation, state: FederationState, now: Now, attackers:
     device = state.w.device
     weight = torch.ones(1, dtype=torch.float64, device=device)
     blank = Updates(torch.zeros_like(state.w).unsqueeze(0), weight, torch.tensor([-1]))
-    return attack.craft(state.attack, View(blank, setting=fed.setting, w=state.w), now)[1]
+    return attack.craft(state.attack, View(blank, setting=fed.setting, w=state.w.clone()), now)[1]
 
 
 def _dealt(kept: Sequence[Sent], everyone: Updates) -> list[Sent]:

@@ -10,7 +10,8 @@ by round and client, and sums are added in block order, so neither executors nor
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,7 +54,7 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     rule = fed.algorithm.aggregate
     correct = fed.algorithm.correction
     log = _Log(cohort, attackers)
-    gradient = mean_gradient(fed, correct.needs(state.correction), cohort, state, log)
+    gradient = mean_gradient(fed, correct.needs(state.correction), state, now, log)
     sent = correct.broadcast(state.correction, now, Given(gradient=gradient))
     if state.buffers is not None:
         sent = {**sent, BUFFERS: state.buffers}
@@ -102,6 +103,7 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     step, correction = correct.server_finish(state.correction, sums, step, fed.setting, now)
     w, server, evaluate = fed.algorithm.server.update(state.server, step, state.w, now)
     check_finite(fed, w, state.t + 1)
+    check_state(state.t + 1, correction=correction, aggregate=aggregate, server=server)
     fed.store.commit()
     buffers = (extra[BUFFERS] / total.count).float() if state.buffers is not None else None
     after = FederationState(state.t + 1, w, correction, aggregate, server, attack_state, evaluate, buffers)
@@ -142,22 +144,34 @@ def _apart(partial: Partial, block: Updates) -> Partial:
     return Partial(partial.count, own(partial.total), sums, columns)
 
 
-def mean_gradient(
-    fed: Federation, needs: frozenset[str], cohort: tuple[int, ...], state: FederationState, log: _Log
-) -> Tensor | None:
+def mean_gradient(fed: Federation, needs: frozenset[str], state: FederationState, now: Now, log: _Log) -> Tensor | None:
     """The mean full gradient of the cohort at w, for a correction that asks for it: one more exchange, counted."""
     if not needs & {"gradient", "weighted_gradient"}:
         return None
-    w = state.w
+    w, sent = state.w, {} if state.buffers is None else {BUFFERS: state.buffers}
     total, weight = torch.zeros_like(w, dtype=torch.float64), 0.0
-    for clients in fed.blocks(cohort):
-        block = fed.worker.gradients(clients, w, state.buffers)
+    for clients in fed.blocks(log.cohort):
+        block = fed.worker.gradients(Job(clients, w, sent, now, (), log.attackers.intersection(clients)))
         log.bytes_up += block.delta.nbytes
         block = block.select(finite_rows(block.norm))
         p = block.weight if "weighted_gradient" in needs else torch.ones_like(block.weight)
         total += p @ block.delta.double()
         weight += float(p.sum())
     return (total / weight).float() if weight else torch.zeros_like(w)
+
+
+def check_state(round: int, **parts: State) -> None:
+    """What the server keeps must be finite too: a momentum that overflowed would spoil every round to come."""
+    for part, value in parts.items():
+        for name, vector in vectors_of(value).items():
+            if not isfinite(norm(vector)):
+                raise Diverged(f"diverged in round {round}: {name} of the {part} is not finite; lower its rate")
+
+
+def vectors_of(state: State) -> dict[str, Tensor]:
+    """The vectors among the fields of a state, by name."""
+    found = {f.name: getattr(state, f.name) for f in fields(state)} if is_dataclass(state) else {}
+    return {k: v for k, v in found.items() if isinstance(v, Tensor) and v.ndim == 1 and v.is_floating_point()}
 
 
 def check_finite(fed: Federation, w: Tensor, round: int) -> None:
@@ -224,8 +238,7 @@ def _step_metrics(step: Tensor, total: Partial) -> dict[str, float]:
 
 def _state_norms(state: State) -> dict[str, float]:
     """The length of every vector that a correction keeps on the server: a growing one is an early warning."""
-    vectors = {f.name: getattr(state, f.name) for f in fields(state)}
-    return {f"{name}_norm": norm(value) for name, value in vectors.items() if isinstance(value, Tensor) and value.ndim}
+    return {f"{name}_norm": norm(vector) for name, vector in vectors_of(state).items()}
 
 
 class _Log:

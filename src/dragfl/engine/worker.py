@@ -52,8 +52,9 @@ class Sent:
         return self.updates.delta.nbytes + sum(value.nbytes for value in self.updates.extra.values())
 
     def usable(self) -> Tensor:
-        """(k,) bool: whose update and extras are finite. The one place where the engine drops updates."""
-        keep = finite_rows(self.updates.norm)
+        """(k,) bool: whose update, extras and weight can be used. The one place where the engine drops updates."""
+        weight = self.updates.weight
+        keep = finite_rows(self.updates.norm) & torch.isfinite(weight) & (weight > 0)
         for value in self.updates.extra.values():
             keep = keep & torch.isfinite(value.reshape(len(value), -1)).all(1)
         return keep
@@ -163,13 +164,17 @@ class Worker:
         x, y = poison(x[rows], y[rows], scores, draws)
         return x, y, np.arange(len(y))
 
-    def gradients(self, clients: tuple[int, ...], w: Tensor, buffers: Tensor | None) -> Updates:
-        """The full gradient of every client at w, for a correction that asks for their mean."""
-        self.loop.buffers = buffers
-        shares = [self.split.of(m) for m in clients]
-        rows = [self.loop.gradient(w, self.dataset.x, self.dataset.y, mine, self.test_block) for mine in shares]
-        weight = torch.tensor([float(len(mine)) for mine in shares], dtype=torch.float64, device=w.device)
-        return Updates(torch.stack(rows), weight, torch.tensor(clients))
+    def gradients(self, job: Job) -> Updates:
+        """The full gradient of every client at the model sent out, for a correction that asks for their mean."""
+        self.loop.buffers = job.sent.get(BUFFERS)
+        rows, weight = [], []
+        for m in job.clients:
+            x, y, mine = self._samples(job, m)
+            _address_forward(job.now, f"gradient {m}")
+            rows.append(self.loop.gradient(job.w, x, y, mine, self.test_block))
+            weight.append(float(len(mine)))
+        sizes = torch.tensor(weight, dtype=torch.float64, device=job.w.device)
+        return Updates(torch.stack(rows), sizes, torch.tensor(job.clients))
 
     def train_root(self, w: Tensor, now: Now, buffers: Tensor | None = None) -> Tensor:
         """The server's own update: the same local steps on the root data."""
@@ -231,7 +236,9 @@ class Worker:
         crafted = []
         for i in rows:  # one at a time: an attacker that knows only itself must not see who shares its block
             own = updates.select(torch.tensor([i]))
-            crafted.append(self.attack.craft(job.attack_state, View(own, setting=self.setting, w=job.w), job.now)[0])
+            crafted.append(
+                self.attack.craft(job.attack_state, View(own, setting=self.setting, w=job.w.clone()), job.now)[0]
+            )
         return put_rows(updates, torch.tensor(rows), Updates.concat(crafted))
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -68,6 +69,8 @@ def resume(
             ) from None
     elif not same_spec(experiment, done):
         raise SpecError(f"{done.path}: was made by another experiment; compare {done.path / SPEC} with yours")
+    else:
+        experiment = _as_resolved(experiment, done)
     with locked(done.path):
         if load_run(path).finished:  # by another process meanwhile
             return done
@@ -78,6 +81,12 @@ def resume(
             simulation.state, lengths = restored
         _cut_back(done.path, lengths)
         return _drive(simulation, done.path, on_record, should_stop)
+
+
+def _as_resolved(experiment: Experiment, done: Run) -> Experiment:
+    """The experiment with what its first start decided: the block size and the trainer order the sums."""
+    decided = {name: done.spec["engine"][name] for name in ("block", "trainer") if name in done.spec.get("engine", {})}
+    return replace(experiment, engine=replace(experiment.engine, **decided))
 
 
 def begin_or_resume(
@@ -119,7 +128,7 @@ def _existing(folder: Path, experiment: Experiment) -> Run:
 
 def _drive(simulation: Simulation, folder: Path, on_record: OnRecord | None, should_stop: Callable[[], bool]) -> Run:
     """Play the rounds that are left, logging each; checkpoint on the way, at the end and when asked to stop."""
-    every, target = simulation.experiment.checkpoint.every, simulation.experiment.target_accuracy
+    every = simulation.experiment.checkpoint.every
     stopped_by = _reached(folder, simulation) or "rounds"
     with simulation, _Logs(folder) as logs:
         while not simulation.done and stopped_by == "rounds":
@@ -131,7 +140,7 @@ def _drive(simulation: Simulation, folder: Path, on_record: OnRecord | None, sho
             logs.write(record)
             if on_record is not None:
                 on_record(record)
-            if simulation.experiment.stop_at_target and (record.accuracy or 0.0) >= (target or 2.0):
+            if simulation.at_target:
                 stopped_by = "target"
             ending = simulation.done or stopped_by != "rounds"
             stop = not ending and should_stop()

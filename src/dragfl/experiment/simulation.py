@@ -31,6 +31,7 @@ class Simulation:
     def __init__(self, experiment: Experiment, folder: Path | None = None) -> None:
         self.federation: Federation = prepare(experiment, folder)
         self.state: FederationState = self.federation.start()
+        self.at_target = False  # the accuracy to stop at was reached
 
     def close(self) -> None:
         """Let the worker processes go."""
@@ -52,7 +53,7 @@ class Simulation:
 
     @property
     def done(self) -> bool:
-        return self.state.t >= self.experiment.rounds
+        return self.at_target or self.state.t >= self.experiment.rounds
 
     def step(self) -> RoundRecord:
         """Play one round; evaluate where the experiment says so."""
@@ -63,6 +64,8 @@ class Simulation:
             if record.round % self.experiment.evaluation.every == 0 or self.done:
                 found = {name: _number(value) for name, value in self.evaluate().items()}
                 record = replace(record, metrics={**record.metrics, **found})
+                target = self.experiment.target_accuracy if self.experiment.stop_at_target else None
+                self.at_target = target is not None and (record.accuracy or 0.0) >= target
         if self.done:
             self.close()
         ended = time.perf_counter()

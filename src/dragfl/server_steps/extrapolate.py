@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dragfl.errors import SpecError
-from dragfl.schedules import Schedule, at, check_range
+from dragfl.schedules import Schedule, at, check_choice, check_range
 from dragfl.types import Now, Setting, State
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Extrapolate:
     report: Literal["average", "model"] = "average"
 
     def __post_init__(self) -> None:
+        check_choice("server extrapolate", "report", self.report, ("average", "model"))
         check_range("server extrapolate", "lr", self.lr, 0.0, 1e6)
         if not 0.0 <= self.beta < 1.0:
             raise SpecError(f"server extrapolate: beta={self.beta} is outside [0, 1); choose a value inside it")

@@ -31,7 +31,7 @@ class Layer:
 
 def layers_of(module: nn.Module) -> list[Layer] | None:
     """The layers of Flatten, Linear, ReLU, Linear, ..., Linear; None for any other module."""
-    if not isinstance(module, nn.Sequential):
+    if type(module) is not nn.Sequential:  # a subclass may compute something else
         return None
     parts = [part for part in module if not isinstance(part, nn.Identity)]
     if parts and isinstance(parts[0], nn.Flatten) and (parts[0].start_dim, parts[0].end_dim) == (1, -1):
@@ -46,7 +46,9 @@ def layers_of(module: nn.Module) -> list[Layer] | None:
 
 def _hooked(module: nn.Module) -> bool:
     """Whether somebody listens in, which only the reference loop would serve."""
-    return any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks for part in module.modules())
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    heard = any(getattr(part, kind) for part in module.modules() for kind in kinds)
+    return heard or any(p._backward_hooks or p._post_accumulate_grad_hooks for p in module.parameters())
 
 
 class Dense:

@@ -76,7 +76,7 @@ class Loop:
                 if accumulate:
                     kept = grads = [k + g for k, g in zip(kept, grads, strict=True)] if kept else grads
                 for i, (p, g) in enumerate(zip(model.parameters, grads, strict=True)):
-                    if affine.scale != 1.0:
+                    if affine.scale != 1.0 and not affine.anchor:
                         g = g * affine.scale
                     if start:
                         g = g.add(p - start[i], alpha=affine.prox)
@@ -87,7 +87,7 @@ class Loop:
         return float(total) / len(batches)
 
     def _anchored(self, grads: list[Tensor], w0: Tensor, x: Tensor, y: Tensor, affine: Affine) -> list[Tensor]:
-        """g(w) + (anchor / scale) g(w0) on one minibatch: the second gradient is taken at w0 and the model put back."""
+        """scale g(w) + anchor g(w0) on one minibatch: the second gradient is taken at w0 and the model put back."""
         w, b = self.model.w.clone(), self.model.b.clone()
         counts = [counter.clone() for counter, _ in self.model.counters]
         self.model.w.copy_(w0)
@@ -97,7 +97,7 @@ class Loop:
         self.model.b.copy_(b)
         for (counter, _), count in zip(self.model.counters, counts, strict=True):
             counter.copy_(count)
-        return [g.add(s, alpha=affine.anchor / affine.scale) for g, s in zip(grads, start, strict=True)]
+        return [(affine.scale * g).add_(s, alpha=affine.anchor) for g, s in zip(grads, start, strict=True)]
 
     def gradient(self, w: Tensor, x: Tensor, y: Tensor, rows: NDArray[np.int64], block: int) -> Tensor:
         """The mean gradient of all these rows at w, in blocks of a size fixed by the spec."""
@@ -109,7 +109,8 @@ class Loop:
             index = torch.from_numpy(rows[first : first + block]).to(x.device)
             loss, _ = self.loss(x[index], y[index], reduction="sum")
             grads = torch.autograd.grad(loss, model.parameters)
-            total += torch.cat([g.reshape(-1) for g in grads])
+            for piece, g in zip(model.views(total), grads, strict=True):  # a kernel lies in the vector as its view says
+                piece += g
         return total / len(rows)
 
     def predict(self, w: Tensor, x: Tensor, block: int) -> Tensor:

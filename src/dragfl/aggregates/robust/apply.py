@@ -30,7 +30,8 @@ def rows_of(parts: Sequence[Any], X: Tensor, norms: Tensor, f: int | None, lost:
     """The rows after these pre-aggregators, as a Gram: only the matrix P is made, not P X."""
     gram = Gram(tame(X, norms), norms.clamp_max(1e150) if X.dtype == torch.float64 else norms)
     for part in parts:
-        gram = gram.mixed(part.matrix(gram, assumed(part, f, lost), rng))
+        matrix = part.matrix(gram, assumed(part, f, lost), rng)
+        gram = gram.mixed(matrix, matrix if getattr(part, "buckets", False) else None)
     return gram
 
 
@@ -80,9 +81,9 @@ def apply(
 
 def by_client(scores: Tensor, gram: Gram) -> Tensor:
     """(n,) scores of clients from those of rows: row i speaks for client i, a bucket for all that are in it."""
-    if gram.P is None or gram.P.shape[0] == gram.P.shape[1]:
+    if gram.members is None:
         return scores
-    inside = (gram.P != 0).to(scores.dtype)
+    inside = (gram.members != 0).to(scores.dtype)
     return (scores @ inside) / inside.sum(0).clamp_min(1.0)
 
 

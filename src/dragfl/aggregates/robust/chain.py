@@ -24,14 +24,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-ROWS, TOTAL = "chain.rows", "chain.total"  # the number and the sum of the rows that the last rule was given
+# The number, the sum and the mean of the rows that the last rule was given.
+ROWS, TOTAL, MEAN = "chain.rows", "chain.total", "chain.mean"
 
 
 @dataclass(frozen=True)
 class ChainPlan:
     now: Now
     per_round: int
-    last: Plan
+    last: Plan  # None: the last rule begins with the mean of the rows, which only `fold` knows
+    state: State
+    root: Tensor | None
+    setting: Setting
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,18 @@ class Chain:
 
     def needs(self, state: State) -> frozenset[Need]:
         asked: frozenset[Need] = self.parts[-1].needs(state)
-        return asked | {"all"}
+        return (asked - {"mean"}) | {"all"}
 
     def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
-        last = self.parts[-1].begin(state, now, given, setting)
-        return ChainPlan(now, setting.per_round, last)
+        waits = "mean" in self.parts[-1].needs(state)
+        last = None if waits else self.parts[-1].begin(state, now, given, setting)
+        return ChainPlan(now, setting.per_round, last, state, given.root, setting)
+
+    def _begun(self, plan: ChainPlan, mean: Tensor | None) -> Plan:
+        """The plan of the last rule; where it asks for the mean, that is the mean of P X and not of what was sent."""
+        if plan.last is not None or mean is None:
+            return plan.last
+        return self.parts[-1].begin(plan.state, plan.now, Given(root=plan.root, mean=mean), plan.setting)
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
         from dragfl.aggregates.robust.apply import apply
@@ -103,24 +114,24 @@ class Chain:
         from dragfl.aggregates.robust.apply import by_client, made, rows_of
 
         gram = rows_of(self.parts[:-1], block.delta, block.norm, self.f, lost, rng)
-        if gram.P is None:
-            return self.parts[-1].fold(plan.last, block)  # type: ignore[no-any-return]
         n = len(gram)
-        one_each = len(block) == n  # a row for every client, as after NNM; buckets are nobody's own
-        weight = block.weight if one_each else gram.P @ block.weight
+        one_each = gram.members is None  # a row for every client, as after NNM; buckets are nobody's own
+        weight = block.weight if gram.members is None else gram.members.ne(0).to(block.weight) @ block.weight
         client = block.client if one_each else torch.arange(n)
         rows = Updates(made(gram), weight, client, {}, block.steps if one_each else None)
-        folded: Partial = self.parts[-1].fold(plan.last, rows)
+        mean = rows.delta.mean(0)
+        folded: Partial = self.parts[-1].fold(self._begun(plan, mean), rows)
         columns = {name: by_client(column, gram) for name, column in folded.per_client.items()}
-        sums = {**folded.sums, ROWS: torch.tensor(float(n)), TOTAL: folded.total}
+        sums = {**folded.sums, ROWS: torch.tensor(float(n)), TOTAL: folded.total, MEAN: mean}
         return Partial.of(block, sums, {**columns, "norm": block.norm})
 
     def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+        mean = None
         if ROWS in partial.sums:
             sums = dict(partial.sums)
-            count, total = int(sums.pop(ROWS)), sums.pop(TOTAL)
+            count, total, mean = int(sums.pop(ROWS)), sums.pop(TOTAL), sums.pop(MEAN)
             partial = Partial(count, total, sums, partial.per_client)
-        return self.parts[-1].finish(state, plan.last, partial)  # type: ignore[no-any-return]
+        return self.parts[-1].finish(state, self._begun(plan, mean), partial)  # type: ignore[no-any-return]
 
     def shortage(self, n: int) -> str | None:
         """Why this chain cannot work on n updates, or None: asked before a run starts."""

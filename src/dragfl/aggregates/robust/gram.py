@@ -76,6 +76,7 @@ class Gram:
     norm: Tensor  # (n,) float64 norms of X
     root: Gram | None = None  # of X itself, where P is given
     P: Tensor | None = None  # (n', n) float64
+    members: Tensor | None = None  # (n', n), not zero where a client is in a bucket; None: row i is client i
 
     def __len__(self) -> int:
         return len(self.X) if self.P is None else len(self.P)
@@ -116,10 +117,13 @@ class Gram:
         fine = (Q - q.unsqueeze(0) - q.unsqueeze(1)).clamp_min_(0.0).fill_diagonal_(0.0)
         return torch.where(means.unsqueeze(0) & means.unsqueeze(1), fine, D)
 
-    def mixed(self, P: Tensor) -> Gram:
-        """Of P times these rows."""
+    def mixed(self, P: Tensor, buckets: Tensor | None = None) -> Gram:
+        """Of P times these rows; `buckets` is P where its rows are buckets of clients and not one client's each."""
         total = P if self.P is None else P @ self.P
-        return Gram(self.X, self.norm, self.root or self, total)
+        members = self.members
+        if buckets is not None:
+            members = buckets if members is None else buckets @ members
+        return Gram(self.X, self.norm, self.root or self, total, members)
 
     def distances(self, weights: Tensor) -> Tensor:
         """(n',) distances of the rows from z = weights @ rows: |z|^2 - 2 <z, g_i> + |g_i|^2.

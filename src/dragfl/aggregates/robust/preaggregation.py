@@ -72,6 +72,8 @@ class Bucketing:
     f: int | None = None
     name: ClassVar[str] = "bucketing"
 
+    buckets: ClassVar[bool] = True  # its rows are nobody's own
+
     def __post_init__(self) -> None:
         check_count("bucketing", "size", self.size, 1)
         check_count("bucketing", "f", self.f)
