@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def test_writing_into_the_view_changes_nothing(knowledge: Knowledge) -> None:
 class Huge:
     """A step whose square no float32 holds, in one coordinate."""
 
-    inner: Mean = Mean()
+    inner: Mean = field(default_factory=Mean)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "inner"), name)
