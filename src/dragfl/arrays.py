@@ -52,7 +52,7 @@ def vector(name: str, what: str, value: Tensor | np.ndarray, X: Tensor) -> Tenso
     v = v.detach().to(device=X.device, dtype=X.dtype)
     from dragfl.arithmetic import norm
 
-    if not math.isfinite(norm(v)):
+    if not math.isfinite(float(v.sum())) and not math.isfinite(norm(v)):  # a sum is quick, and may only overflow
         raise SpecError(f"{name}: {what} holds a NaN or an infinity; it is the server's own, so mend it first")
     return v
 

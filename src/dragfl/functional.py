@@ -106,18 +106,18 @@ def drag(updates: Array, reference: Array, c: float, kind: Divergence = "linear"
     X = matrix("drag", updates)
     r = vector("drag", "reference", reference, X)
     check_range("drag", "c", c, 0.0, 1.0)
-    rhat = unit(r)
-    if rhat is None or c == 0.0:
+    size = norm(r)
+    if not size > EPS or c == 0.0:
         return mean(updates)
-    X, norms, dots = _finite(X, *norms_and_dots(X, rhat))
+    X, norms, dots = _finite(X, *norms_and_dots(X, r))  # with r itself: r/|r| would be one more pass
     if not len(X):
         return like(torch.zeros_like(r), updates)
-    _, lam = divergences(norms, dots, c, kind)
+    _, lam = divergences(norms, dots / size, c, kind)
     step = combine((1.0 - lam).unsqueeze(0) / len(X), X)[0]
-    pull = float(lam @ norms) / len(X)
-    if pull > FLOAT32_SAFE:
-        return like((step.double() + pull * rhat.double()).to(X.dtype), updates)
-    return like(step.add_(rhat, alpha=pull), updates)
+    pull = float(lam @ norms) / len(X) / size
+    if 1.0 / FLOAT32_SAFE < pull < FLOAT32_SAFE or pull == 0.0:
+        return like(step.add_(r, alpha=pull), updates)
+    return like((step.double() + pull * r.double()).to(X.dtype), updates)
 
 
 def br_drag(updates: Array, root: Array, c: float, kind: Divergence = "linear") -> Array:
