@@ -212,3 +212,25 @@ def test_piped_output_of_a_process_is_plain(digits_toml: Path, tmp_path: Path) -
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
     assert done.stdout.startswith("small: round 3/3  accuracy ")
+
+
+def test_a_reader_that_goes_away(tmp_path: Path) -> None:
+    """`dragfl list | head -1` is done; a run whose reader has gone is unfinished, exit code 5."""
+    (tmp_path / "small.toml").write_text('rounds = 400\n[model]\nname = "logistic"\n[evaluation]\nevery = 1\n')
+    for words, code in ((["list"], 0), (["run", "small.toml", "--json"], 5)):
+        child = subprocess.Popen(
+            [sys.executable, "-m", "dragfl.cli", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.stdout.close()
+        assert child.wait(60) == code, words
+
+
+def test_json_of_a_run_that_diverges_ends_with_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wild.toml").write_text('rounds = 50\n[clients]\nlr = 100000.0\n[model]\nname = "mlp"\nhidden = 8\n')
+    assert main(["run", "wild.toml", "--json"]) == 4
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["stopped_by"] == "diverged"

@@ -119,7 +119,7 @@ def test_a_partition_may_be_an_object(tables: dict[str, Any], tmp_path: Path) ->
         (["fedavg"], ["none"], {}, "no attacks"),
         (["fedavg"], ["sign_flip"], {"seeds": ()}, "no seeds"),
         (["fedavg"], ["sign_flip"], {"fractions": []}, "no fractions"),
-        (["fedavg"], ["sign_flip"], {"fractions": [1.5]}, "attack 'sign_flip': attack: share=1.5"),
+        (["fedavg"], ["sign_flip"], {"fractions": [1.5]}, "fraction 1.5"),
         (["fedavg"], ["sign_flip"], {"fractions": [0.2, 0.21]}, "two give the same number of attackers"),
         (["fedavg"], ["sign_flip"], {"partitions": ["iit"]}, "did you mean 'iid'?"),
     ],
@@ -203,3 +203,18 @@ def test_mistakes_in_the_tables_of_attacks(tables: dict[str, Any], table: dict[s
     with pytest.raises(SpecError) as told:
         dragfl.load({**tables, "attacks": table})
     assert message in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("sides", "said"),
+    [
+        ({"seeds": ["x"]}, "seed 'x'"),
+        ({"seeds": [-1]}, "seed -1"),
+        ({"fractions": ["abc"]}, "fraction 'abc'"),
+        ({"fractions": [0]}, "fraction 0"),
+    ],
+)
+def test_sides_that_make_no_sense_write_nothing(tmp_path: Path, sides: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        dragfl.arena({"rounds": 1}, ["fedavg"], ["sign_flip"], out=tmp_path / "out", **sides)
+    assert not (tmp_path / "out").exists()

@@ -187,3 +187,20 @@ def test_a_module_object_and_its_final_model(experiment: Load, tmp_path: Path) -
     accuracy = (module(data.test_x).argmax(1) == data.test_y).double().mean().item()
     assert accuracy == run.metrics[-1]["accuracy"]
     assert not torch.equal(module[0].weight, torch.zeros(4, 6))
+
+
+def test_a_module_that_fails_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken_here.py").write_text("x = = 1\n")
+    (tmp_path / "wants_more.py").write_text("import nothing_of_this_name\n")
+    with pytest.raises(SpecError, match="importing 'broken_here' failed with SyntaxError"):
+        dragfl.load({"algorithm": {"aggregate": "broken_here:X"}})
+    with pytest.raises(SpecError, match="'wants_more' is there, but it needs another module"):
+        dragfl.load({"algorithm": {"aggregate": "wants_more:X"}})
+
+
+def test_tables_and_files_will_do_for_an_experiment(tmp_path: Path) -> None:
+    tables = {"rounds": 1, "model": {"name": "logistic"}}
+    assert len(list(dragfl.simulate(tables))) == 1
+    (tmp_path / "one.toml").write_text('rounds = 1\n[model]\nname = "logistic"\n')
+    assert dragfl.run(tmp_path / "one.toml", tmp_path / "run").finished

@@ -127,3 +127,21 @@ def test_without_the_extra_the_error_names_it(
     with pytest.raises(SpecError, match=r"pip install 'dragfl\[report\]'"):
         report.write(run, tmp_path)
     assert report.table(run)
+
+
+def test_the_headline_names_the_run_that_was_best(tmp_path: Path, make_run: MakeRun) -> None:
+    """The better run is given last: the table ranks it first, and the sentence must not mix the two orders up."""
+    worse = make_run("worse", algorithm="fedavg", rounds=4, curve=[0.2, 0.3])
+    better = make_run("better", algorithm="drag", rounds=4, curve=[0.5, 0.9])
+    page = dragfl.report.write([worse, better], tmp_path / "page").read_text()
+    assert "90.0 % by DRAG" in page
+    assert [row.label for row in dragfl.report.table([worse, better])] == ["DRAG", "FedAvg"]
+
+
+def test_a_missing_folder_or_a_file_in_the_way_is_told(tmp_path: Path, make_run: MakeRun) -> None:
+    run = make_run("one", algorithm="fedavg", rounds=2)
+    with pytest.raises(SpecError, match="nowhere: no such folder"):
+        dragfl.report.table([run, tmp_path / "nowhere"])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SpecError, match="is a file"):
+        dragfl.report.write(run, tmp_path / "file")

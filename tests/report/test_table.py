@@ -132,9 +132,10 @@ def test_rich_table_shows_every_row_and_escapes_markup(make_run: MakeRun) -> Non
 
 
 def test_no_run_found_says_what_was_looked_for(tmp_path: Path) -> None:
-    for place in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(SpecError, match=r"no run found in .*looked for folders holding spec\.toml"):
-            report.table(place)
+    with pytest.raises(SpecError, match=r"no run found in .*looked for folders holding spec\.toml"):
+        report.table(tmp_path)
+    with pytest.raises(SpecError, match="nowhere: no such folder"):
+        report.table(tmp_path / "nowhere")
 
 
 def test_damage_is_reported_by_the_reader(make_run: MakeRun) -> None:

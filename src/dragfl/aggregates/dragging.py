@@ -82,7 +82,7 @@ def drag_metrics(partial: Partial, *, dragged: bool) -> Mapping[str, float]:
     }
     total = norm(partial.total)
     if dragged and total > EPS:
-        metrics["reference_cosine"] = float(partial.sums["along"]) / total
+        metrics["reference_cosine"] = max(-1.0, min(1.0, float(partial.sums["along"]) / total))
     return metrics
 
 

@@ -83,5 +83,5 @@ class FLTrust:
         metrics = {"trust_mean": trust / partial.count}
         total = norm(partial.total)
         if plan.unit is not None and total > EPS:
-            metrics["reference_cosine"] = float(partial.sums["along"]) / total
+            metrics["reference_cosine"] = max(-1.0, min(1.0, float(partial.sums["along"]) / total))
         return step, state, metrics

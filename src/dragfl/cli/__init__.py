@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from dragfl import __version__
@@ -36,13 +37,17 @@ def main(argv: list[str] | None = None) -> int:
             top.error(f"unrecognized arguments: {' '.join(word for word in rest if word not in words)}")
         args.words += words
     try:
-        return int(args.run(args))
+        code = int(args.run(args))
+        sys.stdout.flush()
+        return code
     except DragflError as error:
         print(f"dragfl: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("dragfl: stopped at once; a run is resumable from its last checkpoint", file=sys.stderr)
         return 5
-    except BrokenPipeError:  # the reader of our output has gone, as in `dragfl list | head`
-        sys.stderr.close()
-        return 0
+    except (BrokenPipeError, SystemExit) as error:  # the reader of our output has gone, as in `dragfl list | head`
+        if isinstance(error, SystemExit) and error.code != 1:  # 1 is how rich tells it
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more can fail at the end
+        return 5 if args.run.__module__.rpartition(".")[2] in ("run", "resume", "sweep", "arena", "demo") else 0

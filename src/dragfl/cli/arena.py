@@ -35,8 +35,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from dragfl.errors import SpecError
     from dragfl.experiment.arena import choose, fight, lay_out
 
+    if any(word.startswith("seed=") for word in args.words):
+        raise SpecError("arena: seed is one of its sides; give --seeds 3 or --seeds 0,1,2")
     tables, note = _tables(args)
     defences, attacks = choose(tables, _values("defences", args.defences), _values("attacks", args.attacks))
     arena = lay_out(

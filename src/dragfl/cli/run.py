@@ -39,8 +39,15 @@ def run(args: argparse.Namespace) -> int:
     import dragfl
     from dragfl.cli.progress import Watch
     from dragfl.cli.stopping import polite_interrupt
+    from dragfl.errors import Diverged
 
     with polite_interrupt() as should_stop, Watch(quiet=args.quiet, as_json=args.json) as watch:
         watch.begin(experiment.name, experiment.rounds)
-        done = dragfl.run(experiment, args.out, on_record=watch, should_stop=should_stop)
+        try:
+            done = dragfl.run(experiment, args.out, on_record=watch, should_stop=should_stop)
+        except Diverged:
+            if args.json:  # the result is there too
+                ended = dragfl.load_run(args.out or Path("runs") / experiment.name)
+                print_outcome(ended, already=False, quiet=True, as_json=True)
+            raise
     return print_outcome(done, already=watch.seen == 0, quiet=args.quiet, as_json=args.json)

@@ -159,6 +159,9 @@ def lay_out(
     for what, given in (("defences", defences), ("attacks", attacks), ("seeds", seeds)):
         if not given:
             raise SpecError(f"arena: no {what}; give at least one")
+    for seed in seeds:
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise SpecError(f"arena: seed {seed!r}; give whole numbers of at least 0")
     check_names(defences, attacks)
     own = tables.get("data", {}).get("partition", "iid")
     splits = [Split.of(given) for given in ([own] if partitions is None else partitions)]

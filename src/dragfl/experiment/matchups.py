@@ -153,6 +153,9 @@ def crowds(tables: Tables, fractions: Sequence[float] | None) -> list[Tables]:
         return [own if own.keys() & {"attackers", "share"} else {**own, "share": SHARE}]
     if not fractions:
         raise SpecError("arena: no fractions; give at least one, or leave them out")
+    for fraction in fractions:
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0.0 < fraction < 1.0:
+            raise SpecError(f"arena: fraction {fraction!r}; give a share of the clients between 0 and 1, as 0.3")
     rest = {k: v for k, v in own.items() if k not in ("attackers", "share")}
     return [{**rest, "share": float(fraction)} for fraction in dict.fromkeys(fractions)]
 

@@ -80,10 +80,15 @@ def import_object(where: str, target: str) -> Any:
     sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except (ImportError, ValueError) as error:
+    except ModuleNotFoundError as error:
+        if error.name != module_name.split(".")[0] and error.name != module_name:
+            raise SpecError(f"{where}: '{module_name}' is there, but it needs another module: {error}") from None
         raise SpecError(
             f"{where}: cannot import '{module_name}' ({error}); it must be installed or lie in {here}"
         ) from None
+    except Exception as error:  # whatever a user's own module may do when it is run
+        told = f"{type(error).__name__}: {error}"
+        raise SpecError(f"{where}: importing '{module_name}' failed with {told}; mend that module first") from error
     finally:
         sys.path.remove(here)
     try:

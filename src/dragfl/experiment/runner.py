@@ -16,20 +16,21 @@ from dragfl.experiment.lock import locked
 from dragfl.experiment.machine import describe_machine
 from dragfl.experiment.rundir import CLIENTS, INFO, LOCK, LOGS, METRICS, MODEL, RESULT, SPEC, TIMING, Run, load_run
 from dragfl.experiment.simulation import Simulation
-from dragfl.experiment.spec import Experiment, load
+from dragfl.experiment.spec import Experiment, as_experiment, load
 from dragfl.types import OnRecord, RoundRecord
 
 STARTED = {LOCK, INFO, f"{INFO}.tmp", f"{SPEC}.tmp"}  # what a run may leave that was killed before it had a spec
 
 
 def run(
-    experiment: Experiment,
+    experiment: Experiment | str | Path | Mapping[str, Any],
     out: str | Path | None = None,
     *,
     on_record: OnRecord | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Run:
     """Run an experiment into a new directory (default runs/NAME); one that is finished there is not repeated."""
+    experiment = as_experiment(experiment)
     folder = Path(out) if out is not None else Path("runs") / experiment.name
     if (folder / SPEC).exists():
         return _existing(folder, experiment)

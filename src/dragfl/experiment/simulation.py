@@ -5,15 +5,15 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dragfl.engine.federation import Federation, prepare
 from dragfl.engine.round import FederationState, play
 from dragfl.engine.threads import one_thread, own_generator
-from dragfl.experiment.spec import Experiment
+from dragfl.experiment.spec import Experiment, as_experiment
 from dragfl.types import RoundRecord
 
 if TYPE_CHECKING:
@@ -92,15 +92,15 @@ class Simulation:
         return self.federation.model.named(self.reported, self.state.buffers)
 
 
-def simulate(experiment: Experiment) -> Simulation:
-    """Run an experiment in memory, round by round.
+def simulate(experiment: Experiment | str | Path | Mapping[str, Any]) -> Simulation:
+    """Run an experiment, or the tables or TOML file of one, in memory, round by round.
 
     >>> import dragfl
     >>> experiment = dragfl.load({"rounds": 2, "model": {"name": "logistic"}})
     >>> [record.round for record in dragfl.simulate(experiment)]
     [1, 2]
     """
-    return Simulation(experiment)
+    return Simulation(as_experiment(experiment))
 
 
 _MAXRSS_PER_MB = 1024.0 if sys.platform != "darwin" else 1024.0**2  # kilobytes on Linux, bytes on macOS

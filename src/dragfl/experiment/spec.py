@@ -144,6 +144,11 @@ def load(source: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
     return resolve(override(read(source), overrides))
 
 
+def as_experiment(given: Experiment | str | Path | Mapping[str, Any]) -> Experiment:
+    """An experiment, or what `load` makes one of."""
+    return given if isinstance(given, Experiment) else load(given)
+
+
 def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     """The tables of a TOML file or of a mapping."""
     if isinstance(source, Mapping):

@@ -31,8 +31,11 @@ def write(runs: RunLike | Sequence[RunLike], out: str | Path, *, title: str | No
     `runs` are run directories, `Run`s, or folders that hold run directories at any depth. Every file is written under
     another name and renamed, the page last: a crash leaves no half page.
     """
+    from dragfl.errors import SpecError
     from dragfl.report.page import write_page
 
+    if Path(out).exists() and not Path(out).is_dir():
+        raise SpecError(f"report: {out} is a file; give a folder to write to")
     return write_page(group_runs(find_runs(runs)), Path(out), title=title)
 
 

@@ -59,6 +59,8 @@ def find_runs(runs: RunLike | Sequence[RunLike]) -> list[Run]:
     items = [runs] if isinstance(runs, (Run, Path, str)) else list(runs)
     found: dict[Path, Run] = {}
     for item in items:
+        if not isinstance(item, Run) and not Path(item).exists():
+            raise SpecError(f"report: {item}: no such folder; give run directories, or folders that hold some")
         for run in [item] if isinstance(item, Run) else _at(Path(item)):
             found.setdefault(run.path.resolve(), run)
     if not found:

@@ -13,7 +13,7 @@ from dragfl.report.extra import require
 from dragfl.report.files import whole
 from dragfl.report.groups import Group, seed
 from dragfl.report.settings import machine, settings
-from dragfl.report.table import grid, note, rounds_run, rows
+from dragfl.report.table import grid, note, ranked, rounds_run, rows
 
 TEMPLATE = "page.html.j2"
 FIGURES = "figures"
@@ -41,16 +41,17 @@ def render(
     title: str | None = None,
 ) -> str:
     """The page as text."""
-    summary_rows = rows(groups)
-    headings, lines = grid(summary_rows)
+    by_group = rows(groups)
+    shown = ranked(by_group)
+    headings, lines = grid(shown)
     return fill(
         TEMPLATE,
         title=title or words.title(groups),
-        summary=words.summary(groups, summary_rows),
+        summary=words.summary(groups, by_group),
         headings=headings,
         lines=lines,
-        rows=summary_rows,
-        note=note(summary_rows),
+        rows=shown,
+        note=note(shown),
         figures=drawn,
         explained=explained,
         labels=[group.label for group in groups],

@@ -74,11 +74,17 @@ def grid(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 def table(runs: RunLike | Sequence[RunLike]) -> list[Row]:
     """A row for each group of runs that differ only by seed, the best of each attack first."""
-    return rows(group_runs(find_runs(runs)))
+    return ranked(rows(group_runs(find_runs(runs))))
 
 
 def rows(groups: Sequence[Group]) -> list[Row]:
-    return sorted(map(_row, groups), key=_rank)
+    """A row for each group, in their order."""
+    return [_row(group) for group in groups]
+
+
+def ranked(rows: Sequence[Row]) -> list[Row]:
+    """The rows as a reader wants them: the best of each attack first."""
+    return sorted(rows, key=_rank)
 
 
 def _rank(row: Row) -> tuple[str, float, float]:
