@@ -25,7 +25,9 @@ import pytest
 import dragfl
 from dragfl import errors
 from dragfl.algorithms import PARTS, PRESETS
+from dragfl.attacks import ATTACKS
 from dragfl.cli import main
+from dragfl.data.partitions import PARTITIONS
 from dragfl.experiment import sections, spec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -260,3 +262,12 @@ def test_imports_keep_to_the_table() -> None:
                 assert not extra, f"{file.relative_to(ROOT)} imports {sorted(extra)}"
         above |= mine
     assert above == set(rooms())
+
+
+def test_the_numbers_of_the_first_screen() -> None:
+    """How many algorithms, attacks and partitions the README counts."""
+    said = re.search(
+        r"(\d+) algorithms .*?(\d+) attacks, (\d+) ways to split", (ROOT / "README.md").read_text(), re.DOTALL
+    )
+    assert said is not None
+    assert tuple(map(int, said.groups())) == (len(PRESETS), len(ATTACKS), len(PARTITIONS))

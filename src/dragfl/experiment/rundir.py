@@ -10,6 +10,7 @@
 | checkpoint.json, checkpoint-*.safetensors | the state to resume from |
 | result.json | the summary; it exists exactly when the run has finished |
 | model.safetensors | the final model, by parameter name |
+| clients.slab | what clients keep between rounds, where that is too large for memory |
 """
 
 from __future__ import annotations
