@@ -22,7 +22,7 @@ test: lint ## set up, lint and run the tests
 	$(BIN)/python -m pytest -n 2
 
 test-all: lint ## all tests, the slow ones too
-	$(BIN)/python -m pytest -n 2 -m "slow or not slow"
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
 
 import dragfl
 from dragfl.data.dataset import from_tensors
@@ -116,3 +117,9 @@ KEPT = ("metrics.jsonl", "clients.jsonl", "model.safetensors")
 def kept_bytes(folder: Path) -> dict[str, bytes]:
     """The files of a run that may depend on nothing but spec, seed, machine and versions."""
     return {name: (folder / name).read_bytes() for name in KEPT}
+
+
+# The same examples in every run, so that a change is judged by itself; `make test-all` looks for new ones.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

@@ -80,8 +80,9 @@ def import_object(where: str, target: str) -> Any:
     sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name != module_name.split(".")[0] and error.name != module_name:
+    except (ModuleNotFoundError, ValueError) as error:  # ValueError: no module has this name, such as ""
+        missing = getattr(error, "name", module_name)
+        if missing != module_name.split(".")[0] and missing != module_name:
             raise SpecError(f"{where}: '{module_name}' is there, but it needs another module: {error}") from None
         raise SpecError(
             f"{where}: cannot import '{module_name}' ({error}); it must be installed or lie in {here}"

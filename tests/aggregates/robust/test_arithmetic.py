@@ -108,11 +108,12 @@ def test_what_nobody_reads_is_not_computed() -> None:
 
 @QUICK
 @given(
-    hnp.arrays(np.float32, st.tuples(st.integers(1, 9), st.integers(1, 5)), elements=st.floats(-4, 4, width=16)),
+    hnp.arrays(np.int64, st.tuples(st.integers(1, 9), st.integers(1, 5)), elements=st.integers(-32, 32)),
     st.data(),
 )
-def test_order_statistics_against_sorting(X: np.ndarray, data: st.DataObject) -> None:
-    """Coarse numbers, so that ties are common."""
+def test_order_statistics_against_sorting(eighths: np.ndarray, data: st.DataObject) -> None:
+    """Multiples of 1/8: ties are common, and float32 holds every middle of two numbers, so that a tie is one."""
+    X = eighths.astype(np.float32) / 8
     n = len(X)
     np.testing.assert_array_equal(fn.median(X), np.median(X, axis=0))
     f = data.draw(st.integers(0, (n - 1) // 2))
