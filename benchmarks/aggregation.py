@@ -1,30 +1,63 @@
-"""`functional.drag` on 40 updates of 416,047 numbers, against one read of them (`x.sum()`), same thread count."""
+"""W4: DRAG's fold of a block of updates, against one read of them and the three bare kernels it cannot do without.
+
+The kernels are the norms of the rows, their dots with the reference, and one weighted sum: three reads, of which the
+last two are products that stay behind a plain sum. All with the same number of threads.
+"""
 
 from __future__ import annotations
 
 import torch
 
+from benchmarks.results import Contender, Panel, rows
+from benchmarks.timing import Tick, interleave, silent, threads
+from benchmarks.works import SEED
 from dragfl import functional
-from timing import interleave
+from dragfl.aggregates.drag import Drag
+from dragfl.engine.executors.choose import cores
+from dragfl.types import Given, Now, Setting, Updates
+
+SHAPES = ((40, 416_047), (20, 10_000_000))
+C = 0.25
+LIMIT = 3.0  # reads
 
 
-def measure(threads: int, repeats: int = 25) -> dict[str, float]:
-    """Median seconds."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        draws = torch.Generator().manual_seed(0)
-        x = torch.randn(40, 416_047, generator=draws)
-        r = torch.randn(416_047, generator=draws)
-        return interleave(
-            {
-                "one read": lambda: x.sum(),
-                "drag": lambda: functional.drag(x, r, 0.25),
-                "br_drag": lambda: functional.br_drag(x, r, 0.25),
-                "fltrust": lambda: functional.fltrust(x, r),
-                "mean": lambda: functional.mean(x),
-            },
-            repeats,
-        )
-    finally:
-        torch.set_num_threads(before)
+def measure(repeats: int, tick: Tick = silent, shapes: tuple[tuple[int, int], ...] = SHAPES) -> list[Panel]:
+    """A panel for each shape and number of threads."""
+    panels = []
+    for shape in shapes:
+        for count in sorted({1, cores()}):
+            with threads(count):
+                panels.append(_panel(shape, count, repeats, tick))
+    return panels
+
+
+def _panel(shape: tuple[int, int], count: int, repeats: int, tick: Tick) -> Panel:
+    n, d = shape
+    draws = torch.Generator().manual_seed(SEED)
+    x, r = torch.randn(n, d, generator=draws), torch.randn(d, generator=draws)
+    w = torch.rand(n, generator=draws)
+    rule, setting = Drag(c=C), Setting(d, n, n, (0, d))
+    plan = rule.begin(rule.init(setting), Now(0, 0.1, SEED, 5), Given(mean=r), setting)
+    block = Updates(x, torch.ones(n, dtype=torch.float64), torch.arange(n))
+
+    def kernels() -> None:
+        torch.linalg.vector_norm(x, dim=1)
+        x @ r
+        w @ x
+
+    how, limit = f"{count} thread{'s' if count > 1 else ''}", {"one read": LIMIT}
+    told = {
+        "one read": Contender("one read: x.sum()", "floor", how),
+        "kernels": Contender("norms, x @ r, w @ x", "bare", how),
+        "drag": Contender("functional.drag", "dragfl", how, limit),
+        "fold": Contender("Drag().fold", "dragfl", how, limit),
+    }
+    run = {
+        "one read": lambda: x.sum(),
+        "kernels": kernels,
+        "drag": lambda: functional.drag(x, r, C),
+        "fold": lambda: rule.fold(plan, block),
+    }
+    found = interleave(run, repeats, tick)
+    title = f"DRAG's fold of {n} updates of {d:,} numbers, {how}"
+    return Panel("W4", title, rows(told, found, {"one read": "one read"}), ("one read",), repeats)

@@ -14,27 +14,34 @@ from typing import Any
 
 import torch
 
+from benchmarks.results import Contender, Panel, Row, rows
+from benchmarks.timing import Tick, interleave, silent, threads
+from benchmarks.works import SEED
 from dragfl import functional as fn
-from timing import interleave
 
 SMALL, LARGE = (40, 416_047), (20, 10_000_000)
 NU, ITERATIONS = 0.1, 3  # ByzFL's defaults for the geometric median
 
 
-def measure(shape: tuple[int, int], repeats: int) -> dict[str, tuple[float, float | None]]:
-    """Rule -> median seconds of (ours, ByzFL's)."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        X = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
-        seconds: dict[str, tuple[float, float | None]] = {}
-        for name, (ours, theirs) in contenders(X, shape[0] // 5).items():
-            both = {"ours": ours} if theirs is None else {"ours": ours, "theirs": theirs}
-            found = interleave(both, repeats)
-            seconds[name] = found["ours"], found.get("theirs")
-        return seconds
-    finally:
-        torch.set_num_threads(before)
+def measure(repeats: int, tick: Tick = silent, shapes: tuple[tuple[int, int], ...] = (SMALL, LARGE)) -> list[Panel]:
+    """A panel for each shape, one thread; the large one takes its time, so it has one turn."""
+    with threads(1):
+        return [_panel(shape, repeats if shape != LARGE else 1, tick) for shape in shapes]
+
+
+def _panel(shape: tuple[int, int], repeats: int, tick: Tick) -> Panel:
+    X = torch.randn(*shape, generator=torch.Generator().manual_seed(SEED))
+    found: list[Row] = []
+    for name, (ours, theirs) in contenders(X, shape[0] // 5).items():
+        told = {"ours": Contender(name, "dragfl", "1 thread")}
+        run = {"ours": ours}
+        if theirs is not None:
+            told["theirs"] = Contender(f"{name}, ByzFL", "peer", "1 thread")
+            run["theirs"] = theirs
+        times = interleave(run, repeats, lambda who, rule=name: tick(f"{rule}, {who}"))
+        found += rows(told, times, {} if theirs is None else {"ByzFL": "theirs"})
+    title = f"robust rules on {shape[0]} updates of {shape[1]:,} numbers, 1 thread"
+    return Panel("aggregators", title, tuple(found), ("ByzFL",), repeats)
 
 
 def contenders(X: torch.Tensor, f: int) -> dict[str, tuple[Callable[[], object], Callable[[], object] | None]]:

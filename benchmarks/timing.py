@@ -2,19 +2,66 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+PAUSE_S = 0.01  # threads of the contender before may spin for a while before they sleep
+
+Tick = Callable[[str], None]  # called with the name of who is next
 
 
-def interleave(contenders: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each contender; all of them run once, then once more, so that a slow spell hits them alike."""
-    for work in contenders.values():
+@dataclass(frozen=True)
+class Times:
+    """Seconds of every repeat."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        if len(self.seconds) < 2:
+            return self.median, self.median
+        low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
+        return low, high
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def interleave(contenders: Mapping[str, Callable[[], object]], repeats: int, tick: Tick = silent) -> dict[str, Times]:
+    """All of them run once, then once more, in a new order each time: a slow spell hits them alike."""
+    for name, work in contenders.items():
+        tick(name)
         work()  # warm caches and allocators
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    order, draws = list(contenders), random.Random(0)
     for _ in range(repeats):
-        for name, work in contenders.items():
+        draws.shuffle(order)
+        for name in order:
+            tick(name)
+            time.sleep(PAUSE_S)
             started = time.perf_counter()
-            work()
+            contenders[name]()
             seconds[name].append(time.perf_counter() - started)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    return {name: Times(tuple(values)) for name, values in seconds.items()}
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many intra-op threads; as it was afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,10 +1,13 @@
-"""`dragfl bench`: speed as ratios within one run, against a plain PyTorch loop, one read of memory and ByzFL."""
+"""`dragfl bench`: speed as ratios within one run, against the bare kernels, a plain PyTorch loop, peers and ByzFL."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,77 +17,83 @@ from dragfl.errors import SpecError
 if TYPE_CHECKING:
     from rich.console import Console
 
-
-CHOICES = ("training", "aggregation", "aggregators")
+WORKS = ("W1", "W2", "W3", "W4", "aggregators")
+REPEATS = 9
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "bench",
-        help="measure speed against a plain PyTorch loop, one read of memory and ByzFL",
-        description="Contenders take turns in one process; medians and ratios are printed and written as JSON.",
+        help="measure speed against the bare kernels, a plain PyTorch loop, and libraries that are installed",
+        description="Contenders take turns in one run; medians and their ratios are printed and written as JSON. "
+        "W1, W2: rounds of the MLP; W3: rounds of the CNN; W4: aggregation; aggregators: robust rules against ByzFL.",
     )
-    command.add_argument("what", nargs="?", choices=CHOICES, help="default: all, aggregators in the small size")
+    command.add_argument("what", nargs="*", metavar="WORK", help=f"of {', '.join(WORKS)}; default: W1 to W4")
+    command.add_argument("--repeats", type=int, default=REPEATS, help=f"turns of each contender (default: {REPEATS})")
     command.add_argument("--out", type=Path, default=Path("bench"), help="where bench.json goes (default: bench)")
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     from rich.console import Console
-    from rich.table import Table
 
-    results: dict[str, dict[str, Any]] = {}
-    if args.what in (None, "training"):
-        results["local training, MLP 784-500-47, 40 clients, U=5, B=20, 1 thread"] = _load("training").measure()
-    if args.what in (None, "aggregation"):
-        for threads in (1, 2):
-            title = f"aggregation, (40, 416047) float32, {threads} thread{'s' if threads > 1 else ''}"
-            results[title] = _load("aggregation").measure(threads)
+    unknown = [name for name in args.what if name not in WORKS]
+    if unknown or args.repeats < 1:
+        wrong = f"unknown work '{unknown[0]}'; give" if unknown else f"--repeats {args.repeats}; give 1 or more, and"
+        raise SpecError(f"bench: {wrong} some of {', '.join(WORKS)}")
     console = Console()
-    for title, seconds in results.items():
-        table = Table(title=title, title_justify="left", title_style="bold")
-        base, floor = next(iter(seconds.items()))
-        for heading in ("", "median ms", f"ratio to {base}"):
-            table.add_column(heading, justify="right" if heading else "left")
-        for name, value in seconds.items():
-            table.add_row(name, f"{value * 1e3:.2f}", f"{value / floor:.2f}")
-        console.print(table)
-    if args.what in (None, "aggregators"):
-        results |= _robust_rules(console, large=args.what is not None)
+    panels = []
+    for name in args.what or WORKS[:4]:
+        with _progress(console, name) as tick:
+            found = part("measure").measure(name, args.repeats, tick)
+        for panel in found:
+            _print(console, panel)
+        panels += found
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / "bench.json"
-    path.write_text(json.dumps(results, indent=1) + "\n")
+    about = part("results").about()
+    path.write_text(json.dumps({**about, "panels": [asdict(panel) for panel in panels]}, indent=1) + "\n")
     print(f"written: {path}")
     return 0
 
 
-def _robust_rules(console: Console, *, large: bool) -> dict[str, dict[str, Any]]:
-    """Every robust rule that ByzFL has too, and how many times as fast ours is."""
+@contextmanager
+def _progress(console: Console, name: str) -> Iterator[Any]:
+    """A live line that says who runs; a plain one in a pipe."""
+    if not console.is_terminal:
+        print(f"{name} ...", flush=True)
+        yield lambda who: None
+        return
+    with console.status(name) as status:
+        yield lambda who: status.update(f"{name}: {who}")
+
+
+def _print(console: Console, panel: Any) -> None:
     from rich.table import Table
 
-    rules = _load("aggregators")
-    results: dict[str, dict[str, Any]] = {}
-    for shape, repeats in [(rules.SMALL, 5), *([(rules.LARGE, 1)] if large else [])]:
-        title = f"robust rules, {shape} float32, 1 thread"
-        found = rules.measure(shape, repeats)
-        table = Table("", title=title, title_justify="left", title_style="bold")
-        for heading in ("median ms", "ByzFL ms", "times as fast"):
-            table.add_column(heading, justify="right")
-        for name, (ours, theirs) in found.items():
-            cells = ("–", "–") if theirs is None else (f"{theirs * 1e3:.1f}", f"{theirs / ours:.1f}")
-            table.add_row(name, f"{ours * 1e3:.1f}", *cells)
-        console.print(table)
-        results[title] = {name: {"dragfl": ours, "byzfl": theirs} for name, (ours, theirs) in found.items()}
-    return results
+    table = Table("", title=f"{panel.work}: {panel.title}", title_justify="left", title_style="bold")
+    for heading in ("median ms", *(f"/ {base}" for base in panel.bases), "target"):
+        table.add_column(heading, justify="right")
+    for row in panel.rows:
+        ratios = [f"{row.ratios[base]:.2f}" if base in row.ratios else "" for base in panel.bases]
+        table.add_row(f"{row.name} ({row.how})", f"{row.median * 1e3:.1f}", *ratios, _verdict(row))
+    console.print(table)
+    for note in panel.notes:
+        console.print(note, highlight=False)
 
 
-def _load(name: str) -> Any:
+def _verdict(row: Any) -> str:
+    if row.met is None:
+        return ""
+    limits = ", ".join(f"≤ {limit:g}" for limit in row.limits.values())
+    return f"{limits} [green]met[/]" if row.met else f"{limits} [yellow]not met[/]"
+
+
+def part(name: str) -> Any:
     """A module of the benchmarks folder, which lies beside the source and not in the package."""
-    folder = Path(__file__).resolve().parents[3] / "benchmarks"
-    if not (folder / f"{name}.py").is_file():
+    root = Path(__file__).resolve().parents[3]
+    if not (root / "benchmarks" / f"{name}.py").is_file():
         raise SpecError("bench: the benchmarks folder is part of the source tree; run it from a git clone")
-    sys.path.insert(0, str(folder))
-    try:
-        return import_module(name)
-    finally:
-        sys.path.remove(str(folder))
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))  # worker processes look for the data of a work along the same path
+    return import_module(f"benchmarks.{name}")

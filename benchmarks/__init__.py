@@ -1,0 +1,1 @@
+"""What `dragfl bench` measures. It lies beside the package: a user of the library never needs it."""

@@ -1,0 +1,101 @@
+"""The works: what every contender has to do in a round, and how fast dragfl should be at it.
+
+The data are random numbers: no contender's speed depends on them.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import dragfl
+from dragfl.models import MODELS
+
+SEED = 0
+LR = 0.01
+ENDLESS = 10**6  # rounds, and rounds between evaluations: more than anybody waits for
+
+
+@dataclass(frozen=True)
+class Work:
+    """A round of local training: `per_round` of `clients` clients, `steps` steps of `batch` samples each."""
+
+    name: str
+    title: str
+    dataset: str  # module:function that makes it, so that a worker process can
+    model: str
+    clients: int
+    per_round: int
+    steps: int
+    batch: int
+    to_bare: float | None = None  # dragfl's time should be at most this share of the bare loop's
+    to_floor: float | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the model
+
+    def data(self) -> dragfl.Dataset:
+        made = pkgutil.resolve_name(self.dataset)()
+        assert isinstance(made, dragfl.Dataset)
+        return made
+
+    def module(self, data: dragfl.Dataset) -> nn.Sequential:
+        made = MODELS[self.model](data.shape, data.classes, **self.settings)
+        assert isinstance(made, nn.Sequential)
+        return made
+
+    def experiment(self, algorithm: str, workers: int, **engine: Any) -> dragfl.Experiment:
+        """The same work for dragfl; nothing is ever evaluated."""
+        return dragfl.load(
+            {
+                "seed": SEED,
+                "rounds": ENDLESS,
+                "data": {"dataset": self.dataset},
+                "model": {"name": self.model, **self.settings},
+                "clients": {
+                    "total": self.clients,
+                    "per_round": self.per_round,
+                    "local_steps": self.steps,
+                    "batch_size": self.batch,
+                    "lr": LR,
+                },
+                "algorithm": {"name": algorithm},
+                "evaluation": {"every": ENDLESS},
+                "engine": {"workers": workers, **engine},
+            }
+        )
+
+
+def noise(shape: tuple[int, ...], classes: int, samples: int) -> dragfl.Dataset:
+    """Random pixels with random labels, stored as images are."""
+    draws = np.random.default_rng(SEED)
+    x = torch.from_numpy(draws.integers(0, 256, (samples, *shape), dtype=np.uint8))
+    y = torch.from_numpy(draws.integers(0, classes, samples))
+    return dragfl.Dataset("noise", x, y, x[:100], y[:100], classes=classes)
+
+
+def letters() -> dragfl.Dataset:
+    """In the shape of EMNIST."""
+    return noise((1, 28, 28), 47, 40_000)
+
+
+def pictures() -> dragfl.Dataset:
+    """In the shape of CIFAR-10."""
+    return noise((3, 32, 32), 10, 20_000)
+
+
+_MLP = {"dataset": "benchmarks.works:letters", "model": "mlp", "to_bare": 0.30, "to_floor": 1.6, "steps": 5}
+_CNN = {"dataset": "benchmarks.works:pictures", "model": "cnn", "to_bare": 0.36, "to_floor": 1.7, "steps": 5}
+
+WORKS = {
+    work.name: work
+    for work in (
+        Work("W1", "MLP 784-500-47, 40 of 40 clients, 5 steps of 20", clients=40, per_round=40, batch=20, **_MLP),
+        Work("W2", "MLP 784-500-47, 10 of 40 clients, 5 steps of 10", clients=40, per_round=10, batch=10, **_MLP),
+        Work("W3", "CNN on 3x32x32, 20 of 20 clients, 5 steps of 20", clients=20, per_round=20, batch=20, **_CNN),
+    )
+}
