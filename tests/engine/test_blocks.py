@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,9 @@ import torch
 
 import dragfl
 from dragfl.aggregates import Drag
-from dragfl.engine import round as engine_round
 from dragfl.engine.federation import BLOCK_BYTES, default_block
+from dragfl.engine.folding import Folded, fold
+from dragfl.engine.worker import Job, Sent
 from dragfl.types import Given, NoState, Now, Partial, Setting, Updates
 from tests.conftest import Load
 
@@ -60,8 +61,6 @@ def test_training_again_gives_the_bits_of_keeping(experiment: Load, monkeypatch:
         "attack": {"name": attack, "attackers": 2},
         "engine": {"block": 2},
     }
-    kept = final(experiment(**changes))
-    monkeypatch.setattr(engine_round, "KEEP_BYTES", 0)
     simulation = dragfl.simulate(experiment(**changes))
     trained: list[int] = []
     train = simulation.federation.worker.train
@@ -70,8 +69,17 @@ def test_training_again_gives_the_bits_of_keeping(experiment: Load, monkeypatch:
     )
     simulation.step()
     assert trained == [2] * 6, "three blocks, each trained twice"
-    list(simulation)
-    assert torch.equal(simulation.state.w, kept)
+    once = dragfl.simulate(experiment(**changes))
+    kept: list[Sent] = []
+
+    def fold_kept(jobs: Iterable[Job], plan: Any) -> Iterator[Folded]:
+        kept.extend([] if kept else once.federation.executor.map(jobs, keep=True))
+        return (fold(once.federation.algorithm.aggregate, plan, block) for block in kept)
+
+    monkeypatch.setattr(once.federation.executor, "fold", fold_kept)
+    once.step()
+    assert len(kept) == 3
+    assert torch.equal(simulation.state.w, once.state.w)
 
 
 def test_only_round_zero_of_drag_looks_twice(experiment: Load) -> None:

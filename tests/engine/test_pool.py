@@ -102,11 +102,6 @@ def test_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert played(2, **changes) == alone
 
 
-def test_a_cohort_too_large_to_keep_is_trained_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragfl.engine.round.KEEP_BYTES", 0)
-    agree(monkeypatch, algorithm={"name": "drag"})
-
-
 def test_a_run_goes_on_with_another_number_of_workers(tmp_path: Path) -> None:
     whole = dragfl.run(digits(1), tmp_path / "whole")
     asked = iter([True])
@@ -116,12 +111,12 @@ def test_a_run_goes_on_with_another_number_of_workers(tmp_path: Path) -> None:
 
 
 def test_a_call_that_nobody_looked_at_to_the_end_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dragfl.engine import round as rounds
+    from dragfl.engine.executors import pool
 
     monkeypatch.setattr(choose, "PIECE_WORTH", 1.0)
     alone = played(1)
     simulation = dragfl.simulate(digits(2))
-    fold, calls = rounds.fold, []
+    fold, calls = pool.fold, []
 
     def stumbling(*arguments: Any) -> Any:
         calls.append(1)
@@ -129,7 +124,7 @@ def test_a_call_that_nobody_looked_at_to_the_end_leaves_no_trace(monkeypatch: py
             raise KeyboardInterrupt
         return fold(*arguments)
 
-    monkeypatch.setattr(rounds, "fold", stumbling)
+    monkeypatch.setattr(pool, "fold", stumbling)
     with simulation:
         simulation.step()
         with pytest.raises(KeyboardInterrupt):
@@ -160,7 +155,7 @@ def test_kept_blocks_are_the_callers_own() -> None:
 
         now = Now(0, 0.05, 4, 3)
         jobs = _Jobs(fed, state, now, {}, sample(fed, now), frozenset())
-        kept = list(jobs.train(keep=True))
+        kept = list(fed.executor.map(jobs, keep=True))
         alone = [fed.worker.train(job) for job in jobs]
         for one, other in zip(kept, alone, strict=True):
             assert torch.equal(one.updates.delta, other.updates.delta)

@@ -9,15 +9,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from dragfl.engine.worker import Sent, concat, mean_update, put_rows
-from dragfl.errors import Infeasible
+from dragfl.engine.folding import Sums, Total, fold, mean_update
+from dragfl.engine.worker import Sent, concat, put_rows
 from dragfl.types import Aggregate, Given, Now, Setting, State, Updates, View
 
 if TYPE_CHECKING:
@@ -46,14 +44,12 @@ class Rehearsal:
         sent = replace(everyone.select(self.rows), delta=deltas.to(everyone.delta.dtype))
         blocks = _dealt(self.clean, put_rows(everyone, self.rows, sent))
         blocks = [concat(blocks)] if "all" in needs else blocks
-        mean = mean_update(blocks) if "mean" in needs else None
-        used = [block.updates.select(keep) for block in blocks if (keep := block.usable()).any()]
-        if not used:
+        mean = mean_update(fold(rule, Total(), block) for block in blocks) if "mean" in needs else None
+        if not any(block.usable().any() for block in blocks):
             return everyone.delta.new_zeros(self.setting.dim)
         plan = rule.begin(self.state, self.now, Given(root=self.root, mean=mean), self.setting)
-        try:
-            total = reduce(add, [rule.fold(plan, block) for block in used])
-        except Infeasible:  # the round would be skipped
+        total = Sums(fold(rule, plan, block).partial for block in blocks).partial
+        if total is None:  # the round would be skipped
             return everyone.delta.new_zeros(self.setting.dim)
         return rule.finish(self.state, plan, total)[0]
 

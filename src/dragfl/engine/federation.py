@@ -135,6 +135,7 @@ def equip(experiment: Experiment) -> tuple[Experiment, Worker]:
         clients,
         experiment.root,
         experiment.algorithm.correction,
+        experiment.algorithm.aggregate,
         _suited(experiment.attack, dataset),
         setting,
         experiment.evaluation.block,

@@ -19,16 +19,16 @@ from torch import Tensor
 
 from dragfl.arithmetic import finite_rows, norm
 from dragfl.engine.crafting import craft_together, remember_alone
-from dragfl.engine.worker import BUFFERS, Folded, Job, Sent, concat, mean_update
-from dragfl.errors import Diverged, Infeasible
+from dragfl.engine.folding import Folded, Sums, Total, fold, mean_update
+from dragfl.engine.worker import BUFFERS, Job, Sent, concat
+from dragfl.errors import Diverged
 from dragfl.schedules import at
-from dragfl.types import Given, Now, Partial, RoundRecord, State, Updates
+from dragfl.types import Given, Now, Partial, Plan, RoundRecord, State
 
 if TYPE_CHECKING:
     from dragfl.engine.federation import Federation
 
 EXPLODED = 1e6  # a model this many times longer than 1 + |w at the start| has diverged
-KEEP_BYTES = 1 << 30  # a cohort up to this size is kept between two passes; a larger one is trained twice
 
 
 @dataclass(frozen=True)
@@ -63,44 +63,43 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     jobs = _Jobs(fed, state, now, sent, cohort, attackers)
     root = fed.worker.train_root(state.w, now, state.buffers) if "root" in needs else None
     together = fed.experiment.attack is not None and fed.experiment.attack.knowledge != "own"
-    blocks: Iterable[Sent]
     attack_state = state.attack if together else remember_alone(fed, state, now, attackers)
+    kept: list[Sent] = []
     if together or "all" in needs:
-        kept = list(jobs.train(keep=True))
+        kept = list(fed.executor.map(jobs, keep=True))
         if together:
             kept, attack_state = craft_together(fed, state, now, root, kept, attackers)
-        blocks = [concat(kept)] if "all" in needs else kept
-    elif "mean" in needs and 4 * fed.setting.dim * len(cohort) <= KEEP_BYTES:
-        blocks = list(jobs.train(keep=True))
-    else:
-        blocks = jobs.each_time()
+        kept = [concat(kept)] if "all" in needs else kept
 
-    mean = mean_update(blocks) if "mean" in needs else None
+    def folded_by(plan: Plan) -> Iterable[Folded]:
+        """Every block, folded; blocks that are not kept are trained for it, each time with the same bits."""
+        return (fold(rule, plan, block) for block in kept) if kept else fed.executor.fold(jobs, plan)
+
+    mean = mean_update(folded_by(Total())) if "mean" in needs else None
     nobody = "mean" in needs and mean is None  # then there is nothing to fold, and no plan for it
-    plan = None if nobody else rule.begin(state.aggregate, now, Given(root=root, mean=mean), fed.setting)
-    total: Partial | None = None
+    plan = Total() if nobody else rule.begin(state.aggregate, now, Given(root=root, mean=mean), fed.setting)
+    sums = Sums()
     extra: dict[str, Tensor] = {}
     skipped = "no usable update"
-    for block in blocks:
-        try:
-            folded = fold(fed, plan, block)
-        except Infeasible as error:  # of a rule that asks for everyone, so this is the only block
-            skipped = f"infeasible: {error}"
-            folded = Folded(None, {}, block.usable())
-        log.add(block, folded)
-        total = _added(total, folded.partial)
+    for folded in folded_by(plan):
+        skipped = f"infeasible: {folded.infeasible}" if folded.infeasible else skipped
+        for m, used, kept_state in zip(log.next(folded), folded.used.tolist(), folded.states, strict=True):
+            if used:
+                fed.store.stage(m, kept_state)
+        sums.add(folded.partial)
         for name, value in folded.extra.items():
             extra[name] = extra[name] + value if name in extra else value
+    total = sums.partial
     metrics = log.metrics(now, sent, state.w) | ({"lost_states": fed.store.lost} if fed.store.lost else {})
 
     if total is None:  # nothing usable, or too little for the rule: model, reference and momenta stay as they are
         after = replace(state, t=state.t + 1, attack=attack_state)
         return after, log.record(after.t, {**metrics, "skipped": skipped}, None)
     step, aggregate, rule_metrics = rule.finish(state.aggregate, plan, total)
-    sums = {**extra, "delta": total.total.double(), "count": torch.tensor(float(total.count))}
+    over_all = {**extra, "delta": total.total.double(), "count": torch.tensor(float(total.count))}
     if gradient is not None:
-        sums["gradient"] = gradient
-    step, correction = correct.server_finish(state.correction, sums, step, fed.setting, now)
+        over_all["gradient"] = gradient
+    step, correction = correct.server_finish(state.correction, over_all, step, fed.setting, now)
     w, server, evaluate = fed.algorithm.server.update(state.server, step, state.w, now)
     check_finite(fed, w, state.t + 1)
     check_state(state.t + 1, correction=correction, aggregate=aggregate, server=server)
@@ -117,31 +116,6 @@ def sample(fed: Federation, now: Now) -> tuple[int, ...]:
     if size == total:
         return tuple(range(total))
     return tuple(sorted(now.rng("sample").choice(total, size, replace=False).tolist()))
-
-
-def fold(fed: Federation, plan: Any, block: Sent) -> Folded:
-    """Drop what is not finite, fold the rest, and stage the state of the clients that were used."""
-    used = block.usable()
-    updates = block.updates if used.all() else block.updates.select(used)
-    for m, keep, state in zip(block.updates.client.tolist(), used.tolist(), block.states, strict=True):
-        if keep:
-            fed.store.stage(m, state)
-    if not len(updates):
-        return Folded(None, {}, used)
-    extra = {name: value.sum(0).double() for name, value in updates.extra.items()}
-    extra["steps"] = updates.steps.sum().double()
-    return Folded(_apart(fed.algorithm.aggregate.fold(plan, updates), updates), extra, used)
-
-
-def _apart(partial: Partial, block: Updates) -> Partial:
-    """A partial without views of its block: the block's memory is used again when the next one is asked for."""
-    taken = {value.untyped_storage().data_ptr() for value in (block.delta, *block.extra.values())}
-
-    def own(value: Tensor) -> Tensor:
-        return value.clone() if value.untyped_storage().data_ptr() in taken else value
-
-    sums, columns = ({n: own(v) for n, v in part.items()} for part in (partial.sums, partial.per_client))
-    return Partial(partial.count, own(partial.total), sums, columns)
 
 
 def mean_gradient(fed: Federation, needs: frozenset[str], state: FederationState, now: Now, log: _Log) -> Tensor | None:
@@ -207,28 +181,6 @@ class _Jobs:
             attackers = self._attackers.intersection(clients)
             yield Job(clients, self._state.w, self._sent, self._now, states, attackers, self._state.attack)
 
-    def each_time(self) -> Iterable[Sent]:
-        """Blocks that are trained each time they are asked for, with the same bits: no more than one is alive."""
-        return _Again(self)
-
-    def train(self, keep: bool = False) -> Iterator[Sent]:
-        """Each block trained; it may be read until the next is asked for, or with `keep` as long as one likes."""
-        return self._fed.executor.map(self, keep)
-
-
-@dataclass(frozen=True)
-class _Again:
-    jobs: _Jobs
-
-    def __iter__(self) -> Iterator[Sent]:
-        return self.jobs.train()
-
-
-def _added(total: Partial | None, part: Partial | None) -> Partial | None:
-    if total is None or part is None:
-        return total if part is None else part
-    return total + part
-
 
 def _step_metrics(step: Tensor, total: Partial) -> dict[str, float]:
     step_norm, mean_norm = norm(step), norm(total.mean)
@@ -251,11 +203,14 @@ class _Log:
         self.steps: list[int] = []
         self.bytes_up = 0
 
-    def add(self, block: Sent, folded: Folded) -> None:
-        self.used += folded.used.tolist()
+    def next(self, block: Folded) -> tuple[int, ...]:
+        """Take note of the next block; its clients."""
+        first = len(self.used)
+        self.used += block.used.tolist()
         self.loss += block.loss
         self.steps += block.steps
         self.bytes_up += block.bytes_up
+        return self.cohort[first : len(self.used)]
 
     def metrics(self, now: Now, sent: Mapping[str, Tensor], w: Tensor) -> dict[str, float | int | str]:
         down = w.nbytes + sum(value.nbytes for value in sent.values())

@@ -15,6 +15,7 @@ from torch import Tensor
 from dragfl.arithmetic import finite_rows
 from dragfl.data.dataset import Dataset
 from dragfl.data.partitions.split import Shares
+from dragfl.engine.folding import Folded, fold
 from dragfl.errors import SpecError
 from dragfl.experiment.sections import Clients, Range, Root
 from dragfl.rng import key, rng
@@ -22,7 +23,7 @@ from dragfl.training.batches import draw, steps_in
 from dragfl.training.choose import Trainer
 from dragfl.training.choose import make as make_trainer
 from dragfl.training.loop import Loop
-from dragfl.types import Affine, Attack, Correction, Done, Now, Partial, Setting, State, Updates, View
+from dragfl.types import Affine, Aggregate, Attack, Correction, Done, Now, Plan, Setting, State, Updates, View
 
 
 @dataclass(frozen=True)
@@ -60,28 +61,6 @@ class Sent:
         return keep
 
 
-@dataclass(frozen=True)
-class Folded:
-    """A block after the aggregate: its partial, the sums of its extras, and the mask of who was used."""
-
-    partial: Partial | None
-    extra: Mapping[str, Tensor]
-    used: Tensor
-
-
-def mean_update(blocks: Iterable[Sent]) -> Tensor | None:
-    """The mean of this round's usable updates, for a rule that must know it before it folds."""
-    total: Tensor | None = None
-    count = 0
-    for block in blocks:
-        used = block.usable()
-        if used.any():
-            part = block.updates.delta[used].sum(0).double()
-            total = part if total is None else total + part
-            count += int(used.sum())
-    return None if total is None else (total / count).float()
-
-
 def concat(kept: Sequence[Sent]) -> Sent:
     """All blocks as one."""
     return Sent(
@@ -108,6 +87,7 @@ class Worker:
         clients: Clients,
         root_spec: Root | None,
         correction: Correction,
+        aggregate: Aggregate,
         attack: Attack | None,
         setting: Setting,
         test_block: int,
@@ -115,7 +95,8 @@ class Worker:
     ) -> None:
         self.trainer = make_trainer(trainer, loop)
         self.loop, self.dataset, self.split, self.root = loop, dataset, split, root
-        self.clients, self.root_spec, self.correction, self.attack = clients, root_spec, correction, attack
+        self.clients, self.root_spec, self.attack = clients, root_spec, attack
+        self.correction, self.aggregate = correction, aggregate
         self.setting, self.test_block = setting, test_block
 
     def train(self, job: Job, out: Tensor | None = None) -> Sent:
@@ -151,6 +132,10 @@ class Worker:
             torch.tensor(steps),
         )
         return Sent(self._crafted(job, updates), tuple(loss), tuple(steps), tuple(states))
+
+    def fold(self, job: Job, plan: Plan) -> Folded:
+        """Train a block and fold it: of its updates only sums are left."""
+        return fold(self.aggregate, plan, self.train(job))
 
     def _samples(self, job: Job, client: int) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
         """(inputs, labels, the client's rows of them); an attack that can be called spoils a copy of its own."""

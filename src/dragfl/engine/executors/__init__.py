@@ -11,7 +11,9 @@ from typing import Protocol
 
 from torch import Tensor
 
+from dragfl.engine.folding import Folded
 from dragfl.engine.worker import Job, Score, Sent, Worker
+from dragfl.types import Plan
 
 
 class Executor(Protocol):
@@ -21,6 +23,9 @@ class Executor(Protocol):
         A result may be read until the next one is asked for: its memory is then used again. Whoever needs several at
         a time says `keep` and owns them all. Jobs are drawn a few ahead of what is asked for.
         """
+
+    def fold(self, jobs: Iterable[Job], plan: Plan) -> Iterator[Folded]:
+        """As `map`, each block folded by the aggregate: whoever trains far away sends back nothing but sums."""
 
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
         """(right answers, summed loss) of every test block, in order."""
@@ -37,6 +42,9 @@ class InProcess:
 
     def map(self, jobs: Iterable[Job], keep: bool = False) -> Iterator[Sent]:
         return map(self._worker.train, jobs)
+
+    def fold(self, jobs: Iterable[Job], plan: Plan) -> Iterator[Folded]:
+        return (self._worker.fold(job, plan) for job in jobs)
 
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
         return [self._worker.score(w, i, buffers) for i in range(self._worker.test_blocks)]

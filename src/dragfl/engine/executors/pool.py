@@ -19,8 +19,10 @@ from dragfl.engine.executors import InProcess
 from dragfl.engine.executors.calls import Call, received
 from dragfl.engine.executors.children import DEPTH, Crew, Task, log
 from dragfl.engine.executors.region import Brief, Layout, Place, Shape, with_tensors
+from dragfl.engine.folding import Folded, fold
 from dragfl.engine.worker import Job, Score, Sent, Worker
 from dragfl.errors import DataError, SpecError
+from dragfl.types import Plan
 
 
 class Pool:
@@ -30,6 +32,7 @@ class Pool:
         self, worker: Worker, tables: Mapping[str, object], workers: int, piece: int, reusable: bool, sure: bool
     ) -> None:
         self._alone, self._setting, self._test_blocks = InProcess(worker), worker.setting, worker.test_blocks
+        self._rule = worker.aggregate
         self._hire: Callable[[], Crew] = lambda: Crew(workers, tables, reusable)
         self._workers, self._piece, self._sure = workers, piece, sure
         self._crew: Crew | None = None
@@ -41,6 +44,9 @@ class Pool:
         crew = self._start()
         with self._sound(crew):
             yield from self._alone.map(jobs) if crew is None else self._map(crew, iter(jobs), keep)
+
+    def fold(self, jobs: Iterable[Job], plan: Plan) -> Iterator[Folded]:
+        return (fold(self._rule, plan, sent) for sent in self.map(jobs))
 
     @contextmanager
     def _sound(self, crew: Crew | None) -> Iterator[None]:
