@@ -15,6 +15,7 @@ counts: a free rider is not turned into r. A block folds to A = sum (1 - lambda)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
@@ -105,8 +106,11 @@ class BRDrag:
 
         A = partial.sums["A"].double()
         step = torch.zeros_like(A)  # and zero it stays where the reference vanished
+        lengths = []
         for (start, end), b in zip(spans(plan.segments), partial.sums["b"].double(), strict=True):
             r = plan.r[start:end].double()
-            if plan.rhat is not None and norm(r) > EPS:
-                step[start:end] = norm(r) * A[start:end] + b * r
-        return (step / partial.count).float(), state, drag_metrics(partial, dragged=plan.rhat is not None)
+            lengths.append(norm(r))
+            if plan.rhat is not None and lengths[-1] > EPS:
+                step[start:end] = lengths[-1] * A[start:end] + b * r
+        metrics = {**drag_metrics(partial, dragged=plan.rhat is not None), "reference_norm": math.hypot(*lengths)}
+        return (step / partial.count).float(), state, metrics

@@ -1,0 +1,134 @@
+"""`dragfl paper [PANEL ...] [--seeds N] [--quick]`"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragfl.cli.sweep import add_jobs
+
+if TYPE_CHECKING:
+    from dragfl.paper.panel import Panel
+    from dragfl.paper.plan import Scale
+
+RUNS, QUICK_RUNS = Path("paper-runs"), Path("paper-runs-quick")
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "paper",
+        help="make the figures of the DRAG paper again and say of every claim whether it holds",
+        description="Runs what is missing of the panels named (default: all), draws them and prints a verdict for "
+        "every claim they serve. The same command goes on where an interrupted one stopped, and panels share runs.",
+    )
+    command.add_argument("words", nargs="*", metavar="PANEL", help="as in fig3a fig7, or key=value; see --list")
+    command.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N-1 (default: what each panel asks for)")
+    command.add_argument("--rounds", type=int, metavar="N", help="other than the panel has, and told as such")
+    command.add_argument("--quick", action="store_true", help="every panel in small: minutes, and not evidence")
+    command.add_argument("--list", action="store_true", help="list the panels, what each would take, and stop")
+    command.add_argument("--dry-run", action="store_true", help="list the runs that are missing and stop")
+    command.add_argument("--judge", action="store_true", help="run nothing: figures and verdicts of what is there")
+    command.add_argument("--runs", type=Path, metavar="DIR", help=f"where runs are kept (default: {RUNS})")
+    command.add_argument("--out", type=Path, help="where figures, summaries and verdicts go (default: paper)")
+    add_jobs(command)
+    command.add_argument("--quiet", action="store_true", help="print nothing but the verdicts and errors")
+    command.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from dragfl.paper.runs import lay_all, missing
+
+    folder = args.runs or (QUICK_RUNS if args.quick else RUNS)
+    asked = _asked(args)
+    if args.list:
+        return _list(asked, folder, args)
+    laid = lay_all(asked, folder)
+    if args.dry_run:
+        for p in missing(laid):
+            print(p.folder)
+        return 0
+    if not args.judge:
+        _play(asked, folder, args)
+    return 0
+
+
+def _asked(args: argparse.Namespace) -> list[tuple[Panel, Scale]]:
+    """The panels asked for, each at its scale; those without data are told of and left out."""
+    from dragfl.errors import DataError, SpecError
+    from dragfl.experiment.overrides import parse_override
+    from dragfl.paper import data, panel
+    from dragfl.paper.plan import Scale
+
+    changes = [word for word in args.words if "=" in word]
+    wanted = [word for word in args.words if "=" not in word] or panel.names()
+    if args.seeds is not None and not 1 <= args.seeds <= 100:
+        raise SpecError(f"--seeds: {args.seeds}; give a number from 1 to 100")
+    if args.rounds is not None:
+        changes.append(f"rounds={args.rounds}")
+    given = {".".join(path): value for path, value in map(parse_override, changes)}
+    for key in ("seed", "name"):
+        if key in given:
+            raise SpecError(f"paper: {key} is not for you to set here; give --seeds")
+    asked, skipped = [], []
+    for name in dict.fromkeys(wanted):
+        one = panel.load(name)
+        found = data.find(one, quick=args.quick, asked=given.get("data.dataset"))
+        if found.dataset is None:
+            skipped.append(f"panel {name} is skipped, its data are not at hand: {found.reason}")
+            continue
+        seeds = args.seeds or (1 if args.quick else one.seeds)
+        asked.append((one, Scale(found.dataset, tuple(range(seeds)), args.quick, tuple(changes))))
+    for line in skipped:
+        print(line)
+    if not asked:
+        raise DataError("paper: no panel has its data at hand; see the reasons above and `dragfl data`")
+    return asked
+
+
+def _cores(args: argparse.Namespace, runs: int) -> int:
+    from dragfl.errors import SpecError
+
+    if args.jobs is not None and args.jobs < 1:
+        raise SpecError(f"--jobs: {args.jobs}; give at least 1")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(args.jobs or cores, runs))
+
+
+def _list(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespace) -> int:
+    from dragfl.paper.cost import Rates, duration
+    from dragfl.paper.plan import lay_out
+    from dragfl.paper.runs import missing, waiting
+
+    for one, scale in asked:
+        laid = lay_out(one, scale, folder)
+        left = missing([laid]) + waiting([laid])
+        seconds = Rates(laid.planned).left(left) / _cores(args, 100)
+        when = duration(seconds) if left else "nothing to do"
+        runs = f"{scale.dataset}, {laid.planned[0].experiment.rounds} rounds at most, {len(laid.planned)} runs"
+        print(f"{one.name:16} {one.title}")
+        print(f"{'':16} {one.figure}; {runs}, {len(left)} missing: {when}")
+    return 0
+
+
+def _play(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespace) -> None:
+    from dragfl.cli.paper_progress import Work
+    from dragfl.cli.stopping import polite_interrupt
+    from dragfl.paper.runs import lay_all, missing, play, waiting
+
+    laid = lay_all(asked, folder)
+    todo = missing(laid)
+    jobs = _cores(args, len(todo))
+    work = Work(todo, waiting(laid), jobs, all_runs=[p for one in laid for p in one.planned], quiet=args.quiet)
+    work.announce()
+    with polite_interrupt() as should_stop, work:
+        play(
+            asked,
+            folder,
+            on_begin=work.begin,
+            on_record=work.record,
+            on_end=work.end,
+            should_stop=should_stop,
+            jobs=jobs,
+        )
