@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,7 +14,12 @@ import dragfl
 from dragfl.algorithms import PRESETS
 from dragfl.data.dataset import Dataset
 from dragfl.errors import SpecError
+from dragfl.training import dense
 from dragfl.training.choose import choose
+from dragfl.training.dense import Dense, Layer, pays
+from dragfl.training.loop import Loop
+from dragfl.types import Affine
+from dragfl.vector import FlatModel
 
 DRAWS = torch.Generator().manual_seed(3)
 X = torch.randint(0, 256, (120, 2, 16, 16), dtype=torch.uint8, generator=DRAWS)
@@ -39,12 +46,39 @@ def end(trainer: str, model: dict[str, Any], algorithm: dict[str, Any], **tables
     return simulation.model()
 
 
+@pytest.mark.parametrize("hidden", [9, 60], ids=["in place", "first layer left alone"])
 @pytest.mark.parametrize("name", PRESETS)
-def test_dense_equals_the_reference_loop(name: str) -> None:
-    model = {"name": "mlp", "hidden": 9}
+def test_dense_equals_the_reference_loop(name: str, hidden: int) -> None:
+    model = {"name": "mlp", "hidden": hidden}
+    assert pays(3 * 7, Layer(torch.empty(hidden, 512), None)) == (hidden == 60)
     fast, slow = (end(trainer, model, {"name": name}) for trainer in ("dense", "reference"))
     for key, value in slow.items():
         torch.testing.assert_close(fast[key], value, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("widths", [[], [30], [30, 20, 10]], ids=str)
+@pytest.mark.parametrize("alone", [True, False], ids=["first layer left alone", "in place"])
+def test_dense_equals_the_reference_loop_for_every_direction(
+    monkeypatch: pytest.MonkeyPatch, widths: list[int], bias: bool, alone: bool
+) -> None:
+    """Scale, pull and shift together, batches of unlike size, networks of one to four layers, with and without bias."""
+    sizes = [512, *widths, 4]
+    parts: list[nn.Module] = [nn.Flatten()]
+    for into, out in pairwise(sizes):
+        parts += [nn.Linear(into, out, bias=bias), nn.ReLU()]
+    loop = Loop(FlatModel(nn.Sequential(*parts[:-1])), IMAGES)
+    draws = torch.Generator().manual_seed(5)
+    w0 = loop.model.w.clone()
+    shift = 0.01 * torch.randn(len(w0), generator=draws)
+    batches = [np.arange(0, 20), np.arange(7, 19), np.arange(30, 31), np.arange(40, 60)]
+    monkeypatch.setattr(dense, "pays", lambda *_: alone)
+    trainer = Dense(loop)
+    for affine in (Affine(), Affine(scale=0.7, prox=0.5), Affine(shift=shift), Affine(1.3, 0.4, shift)):
+        slow, fast = torch.empty_like(w0), torch.empty_like(w0)
+        expected = loop.train(w0, X, Y, batches, 0.1, affine, slow)
+        assert trainer.train(w0, X, Y, batches, 0.1, affine, fast) == pytest.approx(expected, rel=1e-5)
+        torch.testing.assert_close(fast, slow, rtol=1e-4, atol=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +125,8 @@ def test_the_choice() -> None:
     assert choose("auto", nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), linear)) == "channels_last"
     for other in (linear, nn.Sequential(linear, nn.Tanh(), linear), nn.Sequential(linear, nn.ReLU())):
         assert choose("auto", other) == "reference"
+    twice = nn.Linear(4, 4)
+    assert choose("auto", nn.Sequential(twice, nn.ReLU(), twice)) == "reference"
     frozen = nn.Sequential(nn.Linear(4, 3))
     frozen[0].bias.requires_grad_(False)
     assert choose("auto", frozen) == "reference"

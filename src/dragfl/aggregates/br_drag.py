@@ -112,5 +112,5 @@ class BRDrag:
             lengths.append(norm(r))
             if plan.rhat is not None and lengths[-1] > EPS:
                 step[start:end] = lengths[-1] * A[start:end] + b * r
-        metrics = {**drag_metrics(partial, dragged=plan.rhat is not None), "reference_norm": math.hypot(*lengths)}
+        metrics = {**drag_metrics(partial, plan.rhat), "reference_norm": math.hypot(*lengths)}
         return (step / partial.count).float(), state, metrics

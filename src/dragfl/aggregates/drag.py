@@ -105,7 +105,7 @@ class Drag:
                 rhat = unit(plan.r[start:end])
                 step[start:end] += 0.0 if rhat is None else pull * rhat.double()
         step = (step / partial.count).float()
-        metrics = drag_metrics(partial, dragged=plan.rhat is not None)
+        metrics = drag_metrics(partial, plan.rhat)
         return step, DragState(self._next_reference(state, plan, step, partial)), metrics
 
     def _next_reference(self, state: DragState, plan: DragPlan, step: Tensor, partial: Partial) -> Tensor | None:

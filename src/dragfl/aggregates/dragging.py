@@ -40,8 +40,8 @@ def fold_dragged(
 ) -> tuple[Partial, Tensor]:
     """(partial, lambda): sums A = sum (1 - lambda) g and b = sum lambda |g|; with `normalise` g/|g| and sum lambda.
 
-    `directions` = sum v/|v| over the `moving` clients and `along` = <rhat, sum g> feed the telemetry. Without a
-    direction (rhat None) nothing is dragged.
+    For the telemetry: `directions` + `dragged` rhat = sum v/|v| over the `moving` clients, and `along` = <rhat, sum g>.
+    Without a direction (rhat None) nothing is dragged.
     """
     from dragfl.arithmetic import combine, row_dots
 
@@ -57,20 +57,19 @@ def fold_dragged(
     kept = (1.0 - lam) * (inverse if normalise else 1.0)
     weights = torch.stack([kept, (1.0 - lam) * inverse * share, torch.ones_like(lam)])
     A, directions, total = combine(weights, block.delta)
-    if rhat is not None:
-        directions = directions + (lam * share).sum().to(rhat.dtype) * rhat
     sums = {
         "A": A,
         "b": (lam if normalise else lam * norms).sum(),
         "along": (x * norms).sum(),
         "directions": directions,
+        "dragged": (lam * share).sum(),
         "moving": moving.sum(),
     }
     per_client = {"norm": norms, "cosine": x, "divergence": lam, "suspicion": 1.0 - x}
     return Partial.of(block, sums, per_client, total), lam
 
 
-def drag_metrics(partial: Partial, *, dragged: bool) -> Mapping[str, float]:
+def drag_metrics(partial: Partial, rhat: Tensor | None) -> Mapping[str, float]:
     """Per round: mean lambda, share of lambda > 1, cos(r, mean g), mean pairwise cosine of the dragged updates."""
     from dragfl.arithmetic import norm
 
@@ -78,17 +77,26 @@ def drag_metrics(partial: Partial, *, dragged: bool) -> Mapping[str, float]:
     metrics = {
         "divergence_mean": float(lam.mean()),
         "divergence_above_1": float((lam > 1.0).double().mean()),
-        "pairwise_cosine": pairwise_cosine(partial.sums),
+        "pairwise_cosine": pairwise_cosine(partial.sums, rhat),
     }
     total = norm(partial.total)
-    if dragged and total > EPS:
+    if rhat is not None and total > EPS:
         metrics["reference_cosine"] = max(-1.0, min(1.0, float(partial.sums["along"]) / total))
     return metrics
 
 
-def pairwise_cosine(sums: Mapping[str, Tensor]) -> float:
-    """Mean cosine over pairs of k unit vectors with sum D: (|D|^2 - k) / (k (k - 1)); 1 for k < 2."""
+def pairwise_cosine(sums: Mapping[str, Tensor], rhat: Tensor | None = None) -> float:
+    """Mean cosine over pairs of k unit vectors with sum D: (|D|^2 - k) / (k (k - 1)); 1 for k < 2.
+
+    D is `directions`, and where updates were dragged `directions` + `dragged` rhat.
+    """
     from dragfl.arithmetic import dot
 
-    k = float(sums["moving"])
-    return (dot(sums["directions"], sums["directions"]) - k) / (k * (k - 1)) if k > 1 else 1.0
+    k, D = float(sums["moving"]), sums["directions"]
+    if not k > 1:
+        return 1.0
+    square = dot(D, D)
+    if rhat is not None:
+        pull = float(sums["dragged"])
+        square += pull * (2.0 * dot(D, rhat.to(D.dtype)) + pull)
+    return (square - k) / (k * (k - 1))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dragfl.errors import SpecError
-from dragfl.training.dense import Dense, layers_of
+from dragfl.training.dense import Dense, is_dense
 from dragfl.training.loop import Loop
 from dragfl.types import Affine
 
@@ -32,7 +32,7 @@ class Trains(Protocol):
 
 def choose(asked: Trainer, module: nn.Module) -> Trainer:
     """The trainer of this module: the one asked for, if it can, or the fastest that can."""
-    dense, convolves = layers_of(module) is not None, any(isinstance(part, nn.Conv2d) for part in module.modules())
+    dense, convolves = is_dense(module), any(isinstance(part, nn.Conv2d) for part in module.modules())
     able = {"reference": True, "dense": dense, "channels_last": convolves}
     if asked == "auto":
         return "dense" if dense else "channels_last" if convolves else "reference"
@@ -44,5 +44,4 @@ def choose(asked: Trainer, module: nn.Module) -> Trainer:
 
 def make(trainer: Trainer, loop: Loop) -> Trains:
     """The trainer itself, around the reference loop."""
-    layers = layers_of(loop.model.module) if trainer == "dense" else None
-    return loop if layers is None else Dense(loop, layers)
+    return Dense(loop) if trainer == "dense" else loop

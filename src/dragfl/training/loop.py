@@ -62,7 +62,7 @@ class Loop:
         start = model.views(w0) if affine.prox else []
         shift = model.views(affine.shift) if affine.shift is not None else []
         rows = torch.from_numpy(np.concatenate(batches)).to(x.device)
-        xs, ys = x[rows], y[rows]  # one gather for all steps
+        xs, ys = x.index_select(0, rows), y.index_select(0, rows)  # one gather for all steps
         total = torch.zeros((), device=x.device)
         kept: list[Tensor] = []
         sizes = [len(batch) for batch in batches]
@@ -107,7 +107,7 @@ class Loop:
         total = torch.zeros_like(w)
         for first in range(0, len(rows), block):
             index = torch.from_numpy(rows[first : first + block]).to(x.device)
-            loss, _ = self.loss(x[index], y[index], reduction="sum")
+            loss, _ = self.loss(x.index_select(0, index), y.index_select(0, index), reduction="sum")
             grads = torch.autograd.grad(loss, model.parameters)
             for piece, g in zip(model.views(total), grads, strict=True):  # a kernel lies in the vector as its view says
                 piece += g
