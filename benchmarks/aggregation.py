@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.results import Contender, Panel, rows
-from benchmarks.timing import Tick, interleave, silent, threads
+from benchmarks.results import Contender, Panel, on, rows, timed
+from benchmarks.timing import Tick, silent, threads
 from benchmarks.works import SEED
 from dragfl import functional
 from dragfl.aggregates.drag import Drag
@@ -45,19 +45,14 @@ def _panel(shape: tuple[int, int], count: int, repeats: int, tick: Tick) -> Pane
         x @ r
         w @ x
 
-    how, limit = f"{count} thread{'s' if count > 1 else ''}", {"one read": LIMIT}
-    told = {
-        "one read": Contender("one read: x.sum()", "floor", how),
-        "kernels": Contender("norms, x @ r, w @ x", "bare", how),
-        "drag": Contender("functional.drag", "dragfl", how, limit),
-        "fold": Contender("Drag().fold", "dragfl", how, limit),
-    }
-    run = {
-        "one read": lambda: x.sum(),
-        "kernels": kernels,
-        "drag": lambda: functional.drag(x, r, C),
-        "fold": lambda: rule.fold(plan, block),
-    }
-    found = interleave(run, repeats, tick)
+    how, limit = on(count), {"one read": LIMIT}
+    read = Contender("one read: x.sum()", "floor", how, lambda: x.sum())
+    contenders = [
+        read,
+        Contender("norms, x @ r, w @ x", "bare", how, kernels),
+        Contender("functional.drag", "dragfl", how, lambda: functional.drag(x, r, C), limit),
+        Contender("Drag().fold", "dragfl", how, lambda: rule.fold(plan, block), limit),
+    ]
+    found = timed(contenders, repeats, tick)
     title = f"DRAG's fold of {n} updates of {d:,} numbers, {how}"
-    return Panel("W4", title, rows(told, found, {"one read": "one read"}), ("one read",), repeats)
+    return Panel("W4", title, rows(contenders, found, {"one read": read}), ("one read",), repeats)

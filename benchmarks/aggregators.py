@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.results import Contender, Panel, Row, rows
-from benchmarks.timing import Tick, interleave, silent, threads
+from benchmarks.results import Contender, Panel, Row, on, rows, timed
+from benchmarks.timing import Tick, silent, threads
 from benchmarks.works import SEED
 from dragfl import functional as fn
 
@@ -33,13 +33,9 @@ def _panel(shape: tuple[int, int], repeats: int, tick: Tick) -> Panel:
     X = torch.randn(*shape, generator=torch.Generator().manual_seed(SEED))
     found: list[Row] = []
     for name, (ours, theirs) in contenders(X, shape[0] // 5).items():
-        told = {"ours": Contender(name, "dragfl", "1 thread")}
-        run = {"ours": ours}
-        if theirs is not None:
-            told["theirs"] = Contender(f"{name}, ByzFL", "peer", "1 thread")
-            run["theirs"] = theirs
-        times = interleave(run, repeats, lambda who, rule=name: tick(f"{rule}, {who}"))
-        found += rows(told, times, {} if theirs is None else {"ByzFL": "theirs"})
+        pair = [Contender(name, "dragfl", on(1), ours)]
+        pair += [] if theirs is None else [Contender(f"{name}, ByzFL", "peer", on(1), theirs)]
+        found += rows(pair, timed(pair, repeats, tick), {} if theirs is None else {"ByzFL": pair[1]})
     title = f"robust rules on {shape[0]} updates of {shape[1]:,} numbers, 1 thread"
     return Panel("aggregators", title, tuple(found), ("ByzFL",), repeats)
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as nnf
 
-from benchmarks.timing import threads
 from benchmarks.works import LR, SEED, Work
 
 
@@ -33,8 +32,8 @@ def preload(work: Work) -> Preloaded:
     return Preloaded(data.x.float().div_(255.0), data.y, order.chunk(work.clients))
 
 
-def bare_loop(work: Work, given: Preloaded, count: int) -> Callable[[], None]:
-    """A round of it with so many threads."""
+def bare_loop(work: Work, given: Preloaded) -> Callable[[], None]:
+    """A round of it."""
     model = work.module(work.data())
     weights = copy.deepcopy(model.state_dict())
 
@@ -49,10 +48,9 @@ def bare_loop(work: Work, given: Preloaded, count: int) -> Callable[[], None]:
         return {name: value - weights[name] for name, value in model.state_dict().items()}
 
     def round() -> None:
-        with threads(count):
-            cohort = torch.randperm(work.clients)[: work.per_round].tolist()
-            updates = [client(given.rows[m]) for m in cohort]
-            for name in weights:
-                weights[name] += torch.stack([update[name] for update in updates]).mean(0)
+        cohort = torch.randperm(work.clients)[: work.per_round].tolist()
+        updates = [client(given.rows[m]) for m in cohort]
+        for name in weights:
+            weights[name] += torch.stack([update[name] for update in updates]).mean(0)
 
     return round

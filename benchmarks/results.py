@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from benchmarks.timing import Times
+from benchmarks.timing import Tick, Times, interleave
 from benchmarks.works import SEED
 from dragfl.experiment.machine import describe_machine
 from dragfl.types import Setting
 
 Kind = Literal["floor", "bare", "dragfl", "peer"]  # who a row is; the figure gives each a colour
-BASES: dict[Kind, str] = {"bare": "bare loop", "floor": "floor"}
 
 
 @dataclass(frozen=True)
@@ -48,22 +47,36 @@ class Panel:
 
 @dataclass(frozen=True)
 class Contender:
-    """Who was timed, and how it is told of."""
+    """Who is timed, what it does, and how it is told of."""
 
     name: str
     kind: Kind
     how: str
+    run: Callable[[], object]
     limits: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} ({self.how})"
+
+
+def on(threads: int) -> str:
+    return f"{threads} thread{'s' if threads > 1 else ''}"
+
+
+def timed(contenders: Sequence[Contender], repeats: int, tick: Tick) -> dict[str, Times]:
+    """By label."""
+    return interleave({who.label: who.run for who in contenders}, repeats, tick)
 
 
 def rows(
-    told: Mapping[str, Contender], found: Mapping[str, Times], bases: Mapping[str, str] | None = None
+    contenders: Iterable[Contender], found: Mapping[str, Times], bases: Mapping[str, Contender]
 ) -> tuple[Row, ...]:
-    """Rows of what was timed; `bases` names for each base the contender that it is."""
+    """Rows of what was timed, with ratios to the bases."""
     out = []
-    for key, who in told.items():
-        times = found[key]
-        ratios = {base: times.median / found[other].median for base, other in (bases or {}).items()}
+    for who in contenders:
+        times = found[who.label]
+        ratios = {base: times.median / found[other.label].median for base, other in bases.items()}
         out.append(Row(who.name, who.kind, who.how, times.median, *times.quartiles, ratios, who.limits))
     return tuple(out)
 

@@ -65,3 +65,11 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def with_threads(count: int, work: Callable[[], object]) -> Callable[[], None]:
+    def run() -> None:
+        with threads(count):
+            work()
+
+    return run

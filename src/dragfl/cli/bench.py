@@ -72,6 +72,7 @@ def _print(console: Console, panel: Any) -> None:
     from rich.table import Table
 
     table = Table("", title=f"{panel.work}: {panel.title}", title_justify="left", title_style="bold")
+    table.columns[0].no_wrap = True
     for heading in ("median ms", *(f"/ {base}" for base in panel.bases), "target"):
         table.add_column(heading, justify="right")
     for row in panel.rows:
@@ -85,8 +86,8 @@ def _print(console: Console, panel: Any) -> None:
 def _verdict(row: Any) -> str:
     if row.met is None:
         return ""
-    limits = ", ".join(f"≤ {limit:g}" for limit in row.limits.values())
-    return f"{limits} [green]met[/]" if row.met else f"{limits} [yellow]not met[/]"
+    limits = ", ".join(f"{limit:g}" for limit in row.limits.values())
+    return f"{limits} [green]met[/]" if row.met else f"{limits} [yellow]missed[/]"
 
 
 def part(name: str) -> Any:

@@ -1,0 +1,78 @@
+"""Flower: FedAvg in its simulation runtime, a Ray actor a core. Before each round the strategy waits to be told."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from threading import Semaphore, Thread
+from typing import Any
+
+import torch
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
+from torch.nn import functional as nnf
+
+from benchmarks.bare import Preloaded, preload
+from benchmarks.works import ENDLESS, LR, WORKS, Work
+
+NAME, DISTRIBUTION, PROCESSES = "Flower", "flwr", True
+loaded = cache(lambda name: preload(WORKS[name]))  # once an actor
+
+
+def client(name: str, message: Message, context: Context) -> Message:
+    work, given = WORKS[name], loaded(name)
+    model, mine = work.module(work.data()), given.rows[int(context.node_config["partition-id"])]
+    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    optimiser = torch.optim.SGD(model.parameters(), lr=LR)
+    for _ in range(work.steps):
+        batch = mine[torch.randint(len(mine), (work.batch,))]
+        optimiser.zero_grad()
+        nnf.cross_entropy(model(given.x[batch]), given.y[batch]).backward()
+        optimiser.step()
+    told = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(mine)})}
+    return Message(content=RecordDict(told), reply_to=message)
+
+
+class Paced(FedAvg):
+    """FedAvg that says when it is about to begin a round, and waits."""
+
+    def __init__(self, *settings: float) -> None:
+        super().__init__(*settings)
+        self.go, self.there, self.over = Semaphore(0), Semaphore(0), False
+
+    def configure_train(self, *arguments: Any) -> Any:
+        self.there.release()
+        self.go.acquire()
+        if self.over:
+            raise SystemExit
+        return super().configure_train(*arguments)
+
+
+class Simulation:
+    """A simulation in a thread of its own; a call is a round."""
+
+    def __init__(self, work: Work) -> None:
+        self._paced = paced = Paced(work.per_round / work.clients, 0.0, work.per_round, 0, work.clients)
+        server, app = ServerApp(), ClientApp()
+        app.train()(partial(client, work.name))
+        arrays = ArrayRecord(work.module(work.data()).state_dict())
+        server.main()(lambda grid, context: paced.start(grid, arrays, ENDLESS))
+        config = {"client_resources": {"num_cpus": 1}, "init_args": {"address": "local", "log_to_driver": False}}
+        self._thread = Thread(target=run_simulation, args=(server, app, work.clients, "ray", config), daemon=True)
+        self._thread.start()
+        paced.there.acquire()
+
+    def __call__(self) -> None:
+        self._paced.go.release()
+        self._paced.there.acquire()
+
+    def close(self) -> None:
+        self._paced.over = True
+        self._paced.go.release()
+        self._thread.join(timeout=30)
+
+
+def round_of(work: Work, _: Preloaded) -> Simulation:
+    return Simulation(work)
