@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dragfl.paper.plan import Scale
 
 RUNS, QUICK_RUNS = Path("paper-runs"), Path("paper-runs-quick")
+OUT, QUICK_OUT = Path("paper"), Path("paper-quick")
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.judge:
         _play(asked, folder, args)
-    return 0
+    return _tell(asked, folder, args)
 
 
 def _asked(args: argparse.Namespace) -> list[tuple[Panel, Scale]]:
@@ -132,3 +133,31 @@ def _play(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespa
             should_stop=should_stop,
             jobs=jobs,
         )
+
+
+def _tell(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespace) -> int:
+    """Summaries, figures and verdicts of what is there."""
+    from rich.console import Console
+
+    from dragfl.errors import SpecError
+    from dragfl.paper import results
+
+    out = args.out or (QUICK_OUT if args.quick else OUT)
+    results.keep(asked, folder, out)
+    book = results.load(out)
+    rows = results.verdicts(book, [panel.name for panel, _ in asked])
+    console = Console()
+    if not args.quiet:
+        for text in results.remarks(book, [panel.name for panel, _ in asked]):
+            console.print(text, markup=False, highlight=False)
+    console.print(results.rich_table(rows))
+    console.print(results.tally(rows), markup=False, highlight=False)
+    results.write_verdicts(rows, out)
+    try:
+        drawn = results.draw(book, [panel.name for panel, _ in asked], out)
+    except SpecError as error:  # no plotting library: runs, summaries and verdicts are there all the same
+        print(f"no figures: {error}")
+        return 0
+    if not args.quiet:
+        print(f"{len(drawn)} figures in {out / results.FIGURES}, summaries and verdicts in {out}")
+    return 0

@@ -42,7 +42,7 @@ class Curve:
     label: str
     set: list[str] = field(default_factory=list)
     tune: Tune | None = None
-    drawn: bool = True
+    facet: str = ""  # curves of a facet are drawn together, beside the others
 
 
 @dataclass(frozen=True)

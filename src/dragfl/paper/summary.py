@@ -152,7 +152,7 @@ def numbers_of(run: Run) -> dict[str, float]:
     | step_ratio | median of the length of the step over that of the mean update |
     | mean_norm | median length of the mean update over the last rounds: what is left of the gradient |
     | pairwise_cosine | mean cosine between pairs of (dragged) updates, mean over rounds |
-    | progress | share of (client, round) in which dragging did not shorten the component along the reference |
+    | shortened | share of (client, round) in which dragging shortened the component along the reference |
     | against | share of (honest client, round) with a cosine to the reference of at most 0 |
     | reversed | share of (attacker, round) whose own part got a negative weight, λ > 1 |
     | over_reference | share of rounds whose step was longer than the reference |
@@ -181,7 +181,7 @@ def numbers_of(run: Run) -> dict[str, float]:
 def _of_clients(lines: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     honest: list[bool] = []
     reversals: list[bool] = []
-    forward: list[bool] = []
+    shortened: list[bool] = []
     for line in lines:
         if "cosine" not in line:
             continue
@@ -192,10 +192,10 @@ def _of_clients(lines: Iterable[Mapping[str, Any]]) -> dict[str, float]:
             if not attacks:
                 honest.append(x <= 0.0)
             if lam is not None:
-                forward.append((1.0 - lam) * x + lam >= x - 1e-6)
+                shortened.append((1.0 - lam) * x + lam < x - 1e-6)
                 if attacks:
                     reversals.append(lam > 1.0)
-    named = {"against": honest, "reversed": reversals, "progress": forward}
+    named = {"against": honest, "reversed": reversals, "shortened": shortened}
     return {name: fmean(values) for name, values in named.items() if values}
 
 
@@ -204,7 +204,9 @@ def _numbers(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 
 def _short(value: float) -> float:
-    """Four digits after the point, or four that count where the number is large or small."""
+    """Whole numbers as they are; else four digits after the point, or four that count in small and large numbers."""
+    if float(value).is_integer():
+        return value
     return round(value, DIGITS) if 0.1 <= abs(value) < 10 else float(f"{value:.{DIGITS}g}")
 
 

@@ -39,7 +39,11 @@ class Series:
 
 def series(group: Group, points: Callable[[Run], Points]) -> Series:
     """The curve of a group, from the (x, y) points of each of its runs."""
-    curves = [(run.finished, points(run)) for run in group.runs]
+    return joined([(run.finished, points(run)) for run in group.runs])
+
+
+def joined(curves: Sequence[tuple[bool, Points]]) -> Series:
+    """One curve of the (finished, points) of several seeds."""
     main = [c for finished, c in curves if finished and c] or [c for _, c in curves if c]
     tables = [dict(c) for c in main]
     common = sorted(set[float]().union(*tables).intersection(*tables)) if tables else []

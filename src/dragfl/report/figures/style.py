@@ -28,7 +28,7 @@ Dash = Literal["-"] | tuple[float, tuple[float, ...]]
 
 _HOME = {"DRAG": BLUE, "BR-DRAG": GREEN, "FedAvg": BLACK, "FLTrust": ORANGE, "SCAFFOLD": PURPLE, "FedProx": SKY}
 _CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK, GREY, VERMILLION)
-_DASHES: tuple[Dash, ...] = ("-", (0, (4.5, 1.8)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
+DASHES: tuple[Dash, ...] = ("-", (0, (4.5, 1.8)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
 
 
 def look() -> AbstractContextManager[None]:
@@ -88,14 +88,14 @@ def pens(groups: Sequence[Group], *, apart: bool = False) -> list[Pen]:
     variants = [group.settings if apart else f"{group.against} {group.settings}" for group in groups]
     kinds = list(dict.fromkeys(variants))
     names = [group.algorithm for group in groups]
-    dashes = [_DASHES[kinds.index(variant) % len(_DASHES)] for variant in variants]
-    if len(kinds) > len(_DASHES) or (len(set(names)) == 1 and len(kinds) > 1):
+    dashes = [DASHES[kinds.index(variant) % len(DASHES)] for variant in variants]
+    if len(kinds) > len(DASHES) or (len(set(names)) == 1 and len(kinds) > 1):
         names = [f"{name} {variant}" for name, variant in zip(names, variants, strict=True)]
         places = list(dict.fromkeys(names))
-        dashes = [_DASHES[places.index(name) // len(_CYCLE) % len(_DASHES)] for name in names]
+        dashes = [DASHES[places.index(name) // len(_CYCLE) % len(DASHES)] for name in names]
     colours = _colours(list(dict.fromkeys(names)))
     if len(kinds) == 1:
-        dashes = [_DASHES[colours[name][1] % len(_DASHES)] for name in names]
+        dashes = [DASHES[colours[name][1] % len(DASHES)] for name in names]
     crowded = len(groups) > MANY * (len({group.against for group in groups}) if apart else 1)
     return [
         Pen(colours[name][0], dash, (2.3 if group.algorithm in OWN else 1.1) if crowded else 1.7, not crowded)

@@ -1,0 +1,113 @@
+"""Claims as data: what the paper says, and the comparison of runs that decides it. Read from `claims.toml`.
+
+[[claim]]
+id, says                       the claim in words
+seeds                          how many must have been run before it is decided
+if_pass, if_fail               a sentence for the verdict table: what it means, or why it is so
+[[claim.part]]                 all parts must hold
+panel, of, versus              the curve it is about, and those it is compared with
+metric                         rounds (to the target), final, best, mean, unrest, or a number of a record
+how                            the value, its ratio to or difference from the best of `versus`, or its rank
+relation, threshold            what must be true of that
+target                         another target than the panel's
+than                           {panel, of, versus}: the same of other curves, which is subtracted first
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from dragfl.errors import SpecError
+from dragfl.experiment.names import convert
+from dragfl.paper import panel as panels
+from dragfl.paper.spans import Relation
+
+Metric = str
+How = Literal["value", "ratio", "inverse", "difference", "rank", "margin"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The curves a number is made of."""
+
+    panel: str
+    of: str
+    versus: list[str] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)  # how = "margin": curves are named CURVE-CONDITION
+
+
+@dataclass(frozen=True)
+class Part:
+    """One comparison."""
+
+    panel: str
+    of: str
+    relation: Relation
+    threshold: float
+    versus: list[str] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+    metric: Metric = "rounds"
+    how: How = "value"
+    target: float | None = None
+    than: Side | None = None
+    what: str = ""  # in words, where the curves' labels do not say it
+
+    @property
+    def sides(self) -> list[Side]:
+        mine = Side(self.panel, self.of, self.versus, self.conditions)
+        return [mine] if self.than is None else [mine, self.than]
+
+    @property
+    def low_is_best(self) -> bool:
+        return self.metric in ("rounds", "unrest", "bytes")
+
+
+@dataclass(frozen=True)
+class Claim:
+    id: str
+    says: str
+    part: list[Part]
+    seeds: int = 3
+    if_pass: str = ""
+    if_fail: str = ""
+
+    @property
+    def panels(self) -> list[str]:
+        """The panels it needs, in order."""
+        return list(dict.fromkeys(side.panel for part in self.part for side in part.sides))
+
+
+def curves_of(side: Side) -> list[str]:
+    """Every curve a side asks for."""
+    if side.conditions:
+        return [f"{curve}-{condition}" for curve in (side.of, *side.versus) for condition in side.conditions]
+    return [side.of, *side.versus]
+
+
+@cache
+def load() -> tuple[Claim, ...]:
+    """Every claim, checked: its panels and curves exist."""
+    tables = tomllib.loads(files("dragfl.paper").joinpath("claims.toml").read_text())
+    return tuple(made(table) for table in tables["claim"])
+
+
+def made(table: dict[str, Any]) -> Claim:
+    claim = convert(f"claim {table.get('id', '?')}", table, Claim)
+    if not claim.part:
+        raise SpecError(f"claim {claim.id}: no [[claim.part]]; nothing would decide it")
+    for part in claim.part:
+        if part.how in ("ratio", "inverse", "difference", "rank", "margin") and not part.versus:
+            raise SpecError(f"claim {claim.id}: {part.how} of {part.of} needs `versus`")
+        for side in part.sides:
+            for curve in curves_of(side):
+                _ = panels.load(side.panel)[curve]
+    return claim
+
+
+def served_by(panel: str) -> list[str]:
+    """The claims a panel serves."""
+    return [claim.id for claim in load() if panel in claim.panels]

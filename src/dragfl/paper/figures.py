@@ -1,0 +1,165 @@
+"""A panel as the paper draws it: test accuracy by round, a line for every algorithm, a band over the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragfl.paper.panel import Curve, Panel
+from dragfl.paper.summary import Record, Summary
+from dragfl.report.extra import require
+from dragfl.report.groups import Group
+from dragfl.report.series import Series, joined
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from dragfl.report.figures import Drawing, Written
+    from dragfl.report.figures.style import Pen
+
+HEIGHT, NAME_HEIGHT, FACET_HEIGHT, COLUMNS = 3.4, 0.24, 1.9, 3
+
+
+def draw(panel: Panel, summary: Summary, out: Path) -> Written | None:
+    """The figure of a panel as PNG and PDF, or None where nothing has been run."""
+    require("matplotlib")
+    from dragfl.report.figures import save
+    from dragfl.report.figures.style import look
+
+    with look():
+        made = drawing(panel, summary)
+        return None if made is None else save(made, out)
+
+
+def drawing(panel: Panel, summary: Summary) -> Drawing | None:
+    from dragfl.report.figures import Drawing
+
+    shown = [curve for curve in panel.curve if summary.curves.get(curve.id)]
+    if not shown:
+        return None
+    faceted = any(curve.facet for curve in shown)
+    figure = _facets(shown, summary) if faceted else _single(shown, summary)
+    title = f"{panel.figure}: {panel.title}"
+    return Drawing(panel.name, figure, title, caption(panel, summary), f"Line chart. {_ends(shown, summary)}")
+
+
+def _single(shown: Sequence[Curve], summary: Summary) -> Figure:
+    from dragfl.report.figures.style import canvas, count_axis, label_ends, plot_series
+
+    figure = canvas(max(HEIGHT, NAME_HEIGHT * (len(shown) + 1)))
+    ax = figure.subplots()
+    lines, drawn = [line(summary.curves[curve.id].values()) for curve in shown], pens([c.label for c in shown])
+    for curve, pen in zip(lines, drawn, strict=True):
+        plot_series(ax, curve, pen)
+    ax.margins(x=0.01)
+    _axis(ax, summary)
+    count_axis(ax)
+    figure.draw_without_rendering()
+    label_ends(ax, lines, drawn, [curve.label for curve in shown], target=summary.target)
+    return figure
+
+
+def _facets(shown: Sequence[Curve], summary: Summary) -> Figure:
+    from dragfl.report.figures.style import canvas, count_axis, plot_series
+
+    facets = list(dict.fromkeys(curve.facet for curve in shown))
+    labels = list(dict.fromkeys(curve.label for curve in shown))
+    pen: dict[str, Pen] = dict(zip(labels, pens(labels), strict=True))
+    rows = -(-len(facets) // COLUMNS)
+    figure = canvas(0.7 + FACET_HEIGHT * rows)
+    axes = figure.subplots(rows, min(COLUMNS, len(facets)), sharex=True, sharey=True, squeeze=False)
+    places = list(axes.flat)
+    for ax, facet in zip(places, facets, strict=False):
+        for curve in (c for c in shown if c.facet == facet):
+            plot_series(ax, line(summary.curves[curve.id].values()), pen[curve.label])
+        ax.set_title(facet)
+        ax.margins(x=0.01)
+    for ax in places[: len(facets)]:
+        _axis(ax, summary)
+        ax.set_ylabel("")
+    for ax in places[len(facets) :]:
+        ax.set_visible(False)
+    for ax in places[max(0, len(facets) - axes.shape[1]) : len(facets)]:
+        count_axis(ax)
+        ax.tick_params(labelbottom=True)
+    for row in axes:
+        row[0].set_ylabel("test accuracy")
+    _legend(figure, labels, pen)
+    return figure
+
+
+def _legend(figure: Figure, labels: Sequence[str], pen: dict[str, Pen]) -> None:
+    from matplotlib.lines import Line2D
+
+    lines = [Line2D([], [], color=pen[x].colour, linestyle=pen[x].dash, linewidth=pen[x].width) for x in labels]
+    figure.legend(lines, labels, loc="outside upper left", ncols=min(len(labels), 5))
+
+
+def _axis(ax: Axes, summary: Summary) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    from dragfl.report.figures.style import INK
+
+    ax.set_ylabel("test accuracy")
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+    low, high = ax.get_ylim()
+    if summary.target is not None:
+        high = max(high, summary.target + 0.02)
+        ax.axhline(summary.target, color=INK, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
+    ax.set_ylim(max(0.0, low), min(1.0, high))
+
+
+def line(records: Iterable[Record]) -> Series:
+    """Mean and range over the seeds at the rounds they share; what only some of them ran stays a thin line."""
+    return joined([(True, [(float(t), value) for t, value in record.accuracy]) for record in records])
+
+
+def pens(labels: Sequence[str]) -> list[Pen]:
+    """The house colour of each algorithm, a dash for each variant of it (`BR-DRAG, c = 0.1`); many are a ramp."""
+    from dataclasses import replace
+
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    from dragfl.report.figures.style import DASHES
+    from dragfl.report.figures.style import pens as house
+
+    variants: dict[str, list[str]] = {}
+    for label in sorted(labels, key=lambda label: ", " in label):  # the plain one first, so that it is solid
+        variants.setdefault(label.partition(", ")[0], []).append(label)
+    names = list(dict.fromkeys(label.partition(", ")[0] for label in labels))
+    colours = dict(zip(names, house([Group(name, "", "", ()) for name in names]), strict=True))
+    found = []
+    for label in labels:
+        name = label.partition(", ")[0]
+        place, many = variants[name].index(label), len(variants[name])
+        if many > len(DASHES):
+            colour = to_hex(colormaps["viridis"](0.05 + 0.8 * sorted(variants[name]).index(label) / (many - 1)))
+            found.append(replace(colours[name], colour=colour, dash=DASHES[0]))
+        else:
+            found.append(replace(colours[name], dash=DASHES[place]))
+    return found
+
+
+def caption(panel: Panel, summary: Summary) -> str:
+    """What is drawn, on which data, how often and how long; true of the runs and nothing else."""
+    seeds = len(summary.seeds)
+    words = [
+        f"{panel.title}. Data: {summary.dataset}; at most {summary.rounds} rounds, {seeds} seed{'s' * (seeds > 1)}"
+    ]
+    if seeds > 1:
+        words.append("lines are means, bands the range over seeds, thin ends are seeds that ran longer")
+    if summary.target is not None:
+        words.append(f"the dotted line is the target of {100 * summary.target:g} %")
+    if summary.quick:
+        words.append("a scaled-down look, not the paper's setting")
+    if summary.changes:
+        words.append(f"changed: {', '.join(summary.changes)}")
+    return "; ".join(words) + "."
+
+
+def _ends(shown: Sequence[Curve], summary: Summary) -> str:
+    ends = [(curve.label, line(summary.curves[curve.id].values()).end) for curve in shown]
+    return "; ".join(f"{label} ends at {100 * end[1]:.1f} %" for label, end in ends if end) + "."

@@ -1,0 +1,106 @@
+"""Panels that were run, as a folder: a summary for each, their figures and the verdicts on the claims they serve.
+
+OUT/PANEL.json              how it was run and a record for every curve and seed
+OUT/figures/PANEL.png, .pdf
+OUT/verdicts.json           a row for every claim
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragfl.errors import SpecError
+from dragfl.experiment import durable
+from dragfl.paper import claims, figures, panel, summary
+from dragfl.paper.cost import duration
+from dragfl.paper.judge import Summaries, Verdict, judge
+from dragfl.paper.plan import lay_out
+from dragfl.paper.runs import Asked
+from dragfl.paper.words import Row, row
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dragfl.report.figures import Written
+
+FIGURES, VERDICTS = "figures", "verdicts.json"
+STYLE = {"PASS": "green", "FAIL": "red", "UNDECIDED": "yellow", "NOT RUN": "dim"}
+
+
+def keep(asked: Asked, folder: Path, out: Path) -> None:
+    """Write the summary of every panel that has a run."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpecError(f"{out}: cannot be made ({error.strerror}); choose another --out") from None
+    for one, scale in asked:
+        made = summary.summarise(lay_out(one, scale, folder))
+        if made.seeds:
+            summary.write(made, out / f"{one.name}.json")
+
+
+def load(out: Path) -> dict[str, summary.Summary]:
+    """Every summary of a folder, by panel."""
+    files = {name: out / f"{name}.json" for name in panel.names()}
+    return {name: summary.read(path) for name, path in files.items() if path.is_file()}
+
+
+def verdicts(book: Summaries, only: Sequence[str] | None = None) -> list[Row]:
+    """A row for every claim, or for those that these panels serve."""
+    chosen = [claim for claim in claims.load() if only is None or set(claim.panels) & set(only)]
+    return [row(judge(claim, book), book) for claim in chosen]
+
+
+def write_verdicts(rows: Sequence[Row], out: Path) -> None:
+    durable.write_text(out / VERDICTS, json.dumps([asdict(r) for r in rows], indent=1, ensure_ascii=False) + "\n")
+
+
+def draw(book: Summaries, names: Sequence[str], out: Path) -> list[Written]:
+    made = [figures.draw(panel.load(name), book[name], out / FIGURES) for name in names if name in book]
+    return [figure for figure in made if figure is not None]
+
+
+def remarks(book: Summaries, names: Sequence[str]) -> list[str]:
+    """What a reader of the table must know first: scale, data, stand-ins."""
+    used = [book[name] for name in names if name in book]
+    lines = []
+    if any(s.quick for s in used):
+        lines.append(
+            "This is a scaled-down look (--quick): smaller networks, fewer rounds, lower targets, one seed unless "
+            "asked for more. Its verdicts are about that, not about the paper."
+        )
+    stand_ins = sorted({s.dataset for s in used if s.dataset not in panel.load(s.panel).datasets})
+    lines += [f"{name} stands in for EMNIST, which is not at hand here." for name in stand_ins]
+    changed = sorted({change for s in used for change in s.changes})
+    if changed:
+        lines.append(f"Changed on the command line: {', '.join(changed)}.")
+    if any(s.dataset == "emnist47" for s in used):
+        lines.append("emnist47 is real EMNIST of the 47 classes, but not the official balanced split.")
+    hours = sum(s.seconds for s in used)
+    lines.append(f"{len(used)} panels, {duration(hours)} of computing on one core.")
+    return lines
+
+
+def tally(rows: Sequence[Row]) -> str:
+    """`12 PASS, 3 FAIL, 1 UNDECIDED, 0 NOT RUN`"""
+    return ", ".join(f"{sum(r.verdict == v for r in rows)} {v.value}" for v in Verdict)
+
+
+def rich_table(rows: Sequence[Row]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_lines=True)
+    for name, ratio in (("claim", None), ("the paper says", 3), ("measured: median (range)", 3)):
+        table.add_column(name, ratio=ratio)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("because", ratio=3)
+    for r in rows:
+        verdict = Text(r.verdict, style=STYLE[r.verdict])
+        table.add_row(r.claim, r.says, r.measured, verdict, r.because)
+    return table
