@@ -27,9 +27,11 @@ class Preloaded:
 
 
 def preload(work: Work) -> Preloaded:
-    data = work.data()
-    order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(SEED))
-    return Preloaded(data.x.float().div_(255.0), data.y, order.chunk(work.clients))
+    data, draws = work.data(), torch.Generator().manual_seed(SEED)
+    n = len(data.y)
+    dealt = torch.randperm(n, generator=draws).chunk(work.clients)
+    drawn = None if work.share is None else torch.randint(n, (work.clients, work.share), generator=draws).unbind()
+    return Preloaded(data.x.float().div_(255.0), data.y, drawn or dealt)
 
 
 def bare_loop(work: Work, given: Preloaded) -> Callable[[], None]:

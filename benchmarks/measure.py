@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import aggregation, aggregators, rounds
+from benchmarks import aggregation, aggregators, memory, rounds, trainers
 from benchmarks.results import Panel
 from benchmarks.timing import Tick, silent
 from benchmarks.works import WORKS
@@ -10,5 +10,6 @@ from benchmarks.works import WORKS
 
 def measure(name: str, repeats: int, tick: Tick = silent) -> list[Panel]:
     if name in WORKS:
-        return [rounds.measure(WORKS[name], repeats, tick)]
-    return {"W4": aggregation, "aggregators": aggregators}[name].measure(repeats, tick)
+        found = [rounds.measure(WORKS[name], repeats, tick)]
+        return [*found, memory.measure(WORKS[name], tick)] if name == "W5" else found
+    return {"W4": aggregation, "aggregators": aggregators, "trainers": trainers}[name].measure(repeats, tick)

@@ -16,7 +16,7 @@ Kind = Literal["floor", "bare", "dragfl", "peer"]  # who a row is; the figure gi
 
 @dataclass(frozen=True)
 class Row:
-    """One contender: seconds, ratios to the bases, and what these should be at most."""
+    """One contender: seconds or megabytes, ratios to the bases, and what these should be at most."""
 
     name: str
     kind: Kind
@@ -43,6 +43,7 @@ class Panel:
     bases: tuple[str, ...]
     repeats: int
     notes: tuple[str, ...] = ()
+    unit: str = "ms"  # of what is shown; times are kept in seconds
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,13 @@ WARM_UP = 2  # rounds: the first starts the workers, and DRAG makes its referenc
 
 def measure(work: Work, repeats: int, tick: Tick = silent) -> Panel:
     """Medians of whole rounds, evaluation excluded. What has threads is measured with one and with all."""
+    repeats = min(repeats, work.most_repeats or repeats)
     with ExitStack() as open_:
         given = preload(work)
         floor = Contender("floor", "floor", _processes(), open_.enter_context(Floor(work, cores())).round)
         bare = [Contender("bare loop", "bare", on(n), with_threads(n, bare_loop(work, given))) for n in _counts()]
         ours = list(_ours(work, open_, tick))
-        peers = list(_peers(work, given, open_, tick))
+        peers = list(_peers(work, given, open_, tick)) if work.peers else []
         found = timed([floor, *bare, *ours, *peers], repeats, tick)
     bare.sort(key=lambda who: found[who.label].median)
     peers.sort(key=lambda who: found[who.label].median)

@@ -37,6 +37,9 @@ class Work:
     to_bare: float | None = None  # dragfl's time should be at most this share of the bare loop's
     to_floor: float | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the model
+    share: int | None = None  # samples of a client, drawn for each from all; None: the data are dealt out
+    peers: bool = True
+    most_repeats: int | None = None
 
     def data(self) -> dragfl.Dataset:
         made = pkgutil.resolve_name(self.dataset)()
@@ -50,11 +53,12 @@ class Work:
 
     def experiment(self, algorithm: str, workers: int, **engine: Any) -> dragfl.Experiment:
         """The same work for dragfl; nothing is ever evaluated."""
+        partition = {"kind": "iid"} if self.share is None else {"kind": "resampled", "k": self.share}
         return dragfl.load(
             {
                 "seed": SEED,
                 "rounds": ENDLESS,
-                "data": {"dataset": self.dataset},
+                "data": {"dataset": self.dataset, "partition": partition},
                 "model": {"name": self.model, **self.settings},
                 "clients": {
                     "total": self.clients,
@@ -88,8 +92,11 @@ def pictures() -> dragfl.Dataset:
     return noise((3, 32, 32), 10, 20_000)
 
 
-_MLP = {"dataset": "benchmarks.works:letters", "model": "mlp", "to_bare": 0.30, "to_floor": 1.6, "steps": 5}
-_CNN = {"dataset": "benchmarks.works:pictures", "model": "cnn", "to_bare": 0.36, "to_floor": 1.7, "steps": 5}
+_LETTERS, _PICTURES = "benchmarks.works:letters", "benchmarks.works:pictures"
+_MLP = {"dataset": _LETTERS, "model": "mlp", "to_bare": 0.30, "to_floor": 1.6, "steps": 5}
+_CNN = {"dataset": _PICTURES, "model": "cnn", "to_bare": 0.36, "to_floor": 1.7, "steps": 5}
+_MANY = {"dataset": _LETTERS, "model": "logistic", "steps": 5, "share": 50, "peers": False, "most_repeats": 3}
+MANY = 10_000
 
 WORKS = {
     work.name: work
@@ -97,5 +104,6 @@ WORKS = {
         Work("W1", "MLP 784-500-47, 40 of 40 clients, 5 steps of 20", clients=40, per_round=40, batch=20, **_MLP),
         Work("W2", "MLP 784-500-47, 10 of 40 clients, 5 steps of 10", clients=40, per_round=10, batch=10, **_MLP),
         Work("W3", "CNN on 3x32x32, 20 of 20 clients, 5 steps of 20", clients=20, per_round=20, batch=20, **_CNN),
+        Work("W5", "logistic 784-47, 10,000 clients, 5 steps of 10", clients=MANY, per_round=MANY, batch=10, **_MANY),
     )
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache, partial
 from threading import Semaphore, Thread
 from typing import Any
@@ -54,6 +55,7 @@ class Simulation:
     """A simulation in a thread of its own; a call is a round."""
 
     def __init__(self, work: Work) -> None:
+        logging.getLogger("flwr").setLevel(logging.ERROR)  # its import sets it lower
         self._paced = paced = Paced(work.per_round / work.clients, 0.0, work.per_round, 0, work.clients)
         server, app = ServerApp(), ClientApp()
         app.train()(partial(client, work.name))

@@ -17,7 +17,7 @@ from dragfl.errors import SpecError
 if TYPE_CHECKING:
     from rich.console import Console
 
-WORKS = ("W1", "W2", "W3", "W4", "aggregators")
+WORKS = ("W1", "W2", "W3", "W4", "W5", "aggregators", "trainers")
 REPEATS = 9
 
 
@@ -26,9 +26,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "bench",
         help="measure speed against the bare kernels, a plain PyTorch loop, and libraries that are installed",
         description="Contenders take turns in one run; medians and their ratios are printed and written as JSON. "
-        "W1, W2: rounds of the MLP; W3: rounds of the CNN; W4: aggregation; aggregators: robust rules against ByzFL.",
+        "W1, W2: rounds of the MLP; W3: rounds of the CNN; W4: aggregation; "
+        "W5: 10,000 clients a round; aggregators: robust rules against ByzFL; trainers: every way to train, by shape.",
     )
-    command.add_argument("what", nargs="*", metavar="WORK", help=f"of {', '.join(WORKS)}; default: W1 to W4")
+    command.add_argument("what", nargs="*", metavar="WORK", help=f"of {', '.join(WORKS)}; default: W1 to W5")
     command.add_argument("--repeats", type=int, default=REPEATS, help=f"turns of each contender (default: {REPEATS})")
     command.add_argument("--out", type=Path, default=Path("bench"), help="where bench.json goes (default: bench)")
     command.set_defaults(run=run)
@@ -43,11 +44,14 @@ def run(args: argparse.Namespace) -> int:
         raise SpecError(f"bench: {wrong} some of {', '.join(WORKS)}")
     console = Console()
     panels = []
-    for name in args.what or WORKS[:4]:
+    for name in args.what or WORKS[:5]:
         with _progress(console, name) as tick:
             found = part("measure").measure(name, args.repeats, tick)
-        for panel in found:
-            _print(console, panel)
+        if name == "trainers":
+            _matrix(console, found)
+        else:
+            for panel in found:
+                _print(console, panel)
         panels += found
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / "bench.json"
@@ -73,14 +77,35 @@ def _print(console: Console, panel: Any) -> None:
 
     table = Table("", title=f"{panel.work}: {panel.title}", title_justify="left", title_style="bold")
     table.columns[0].no_wrap = True
-    for heading in ("median ms", *(f"/ {base}" for base in panel.bases), "target"):
+    for heading in (f"median {panel.unit}", *(f"/ {base}" for base in panel.bases), "target"):
         table.add_column(heading, justify="right")
     for row in panel.rows:
         ratios = [f"{row.ratios[base]:.2f}" if base in row.ratios else "" for base in panel.bases]
-        table.add_row(f"{row.name} ({row.how})", f"{row.median * 1e3:.1f}", *ratios, _verdict(row))
+        table.add_row(f"{row.name} ({row.how})", _number(panel, row), *ratios, _verdict(row))
     console.print(table)
     for note in panel.notes:
         console.print(note, highlight=False)
+
+
+def _number(panel: Any, row: Any) -> str:
+    return f"{row.median * (1e3 if panel.unit == 'ms' else 1.0):.1f}"
+
+
+def _matrix(console: Console, panels: list[Any]) -> None:
+    """Shapes by trainers; what the rule chooses is bold."""
+    from rich.table import Table
+
+    trainers = list(dict.fromkeys(row.name for panel in panels for row in panel.rows))
+    table = Table("median ms", title="trainers, rounds of 4 clients", title_justify="left", title_style="bold")
+    for name in (*trainers, "auto"):
+        table.add_column(name, justify="right")
+    for panel in panels:
+        chosen = panel.notes[0].removeprefix("auto: ")
+        numbers = {row.name: _number(panel, row) for row in panel.rows}
+        best = min(panel.rows, key=lambda row: row.median).name
+        cells = [f"[bold]{numbers[name]}[/]" if name == chosen else numbers.get(name, "–") for name in trainers]
+        table.add_row(panel.title, *cells, chosen if best == chosen else f"{chosen}, [yellow]not fastest[/]")
+    console.print(table)
 
 
 def _verdict(row: Any) -> str:

@@ -1,0 +1,89 @@
+"""W5, memory: what a run takes at most with few and with many clients a round, each in a fresh process.
+
+Counted is anonymous memory (`RssAnon`) of the process and all its workers, read every few milliseconds. What they
+share, data and the region that updates pass through, is mapped from files and not anonymous.
+`python -m benchmarks.memory WORK ALGORITHM WORKERS` prints the peak in bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from benchmarks.floor import ROOT
+from benchmarks.results import Panel, Row
+from benchmarks.timing import Tick, silent
+from benchmarks.works import Work
+
+FEW, ROUNDS = 10, 3
+EVERY_S = 0.02
+LIMIT = 1.05  # times the memory of few clients
+
+
+def measure(work: Work, tick: Tick = silent, few: int = FEW, algorithm: str = "drag") -> Panel:
+    """The peak of a cohort of few and of the whole one, of the same population."""
+    from dragfl.engine.executors.choose import cores
+
+    found: dict[int, float] = {}
+    for count in (few, work.per_round):
+        tick(f"memory of {count:,} clients a round")
+        found[count] = _peak(replace(work, per_round=count), algorithm, cores())
+    base, rows = f"{few} clients", []
+    for count, peak in found.items():
+        limits = {base: LIMIT} if count != few else {}
+        ratios = {base: peak / found[few]}
+        how = f"{cores()} workers"
+        rows.append(Row(f"dragfl, {algorithm}, {count:,} a round", "dragfl", how, peak, peak, peak, ratios, limits))
+    title = f"peak anonymous memory of {ROUNDS} rounds, of {work.clients:,} clients"
+    return Panel(work.name, title, tuple(rows), (base,), 1, unit="MB")
+
+
+def _peak(work: Work, algorithm: str, workers: int) -> float:
+    command = [sys.executable, "-m", "benchmarks.memory", json.dumps(asdict(work)), algorithm, str(workers)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True, text=True)
+    return float(done.stdout) / 1e6
+
+
+def anonymous() -> int:
+    """Bytes of anonymous memory of this process and all below it; a process may end while we look."""
+    total, left = 0, [os.getpid()]
+    while left:
+        folder = Path(f"/proc/{left.pop()}")
+        try:
+            lines = (folder / "status").read_text().splitlines()
+            total += next(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+            for task in (folder / "task").iterdir():
+                left += map(int, (task / "children").read_text().split())
+        except (OSError, StopIteration):
+            continue
+    return total
+
+
+def main() -> None:
+    import dragfl
+
+    work = Work(**json.loads(sys.argv[1]))
+    peak, over = [0], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(EVERY_S):
+            peak.append(max(peak.pop(), anonymous()))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with dragfl.simulate(work.experiment(sys.argv[2], int(sys.argv[3]))) as simulation:
+        for _ in range(ROUNDS):
+            simulation.step()
+        over.set()
+        watcher.join()
+    print(peak[0])
+
+
+if __name__ == "__main__":
+    main()
