@@ -152,7 +152,7 @@ def _tell(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespa
             console.print(text, markup=False, highlight=False)
     console.print(results.rich_table(rows))
     console.print(results.tally(rows), markup=False, highlight=False)
-    results.write_verdicts(rows, out)
+    results.write_verdicts(results.verdicts(book), out)
     try:
         drawn = results.draw(book, [panel.name for panel, _ in asked], out)
     except SpecError as error:  # no plotting library: runs, summaries and verdicts are there all the same

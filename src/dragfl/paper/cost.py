@@ -47,7 +47,7 @@ def guess(experiment: Experiment) -> float:
     if model == "mlp":
         share = settings.get("hidden", 500) / 500
     elif model == "cnn":
-        share = (settings.get("channels", 64) / 64) ** 1.5
+        share = settings.get("channels", 64) / 64
     return BESIDES + SECONDS.get(model, UNKNOWN) * share * _samples(experiment) / 1000
 
 

@@ -74,7 +74,7 @@ def remarks(book: Summaries, names: Sequence[str]) -> list[str]:
             "asked for more. Its verdicts are about that, not about the paper."
         )
     stand_ins = sorted({s.dataset for s in used if s.dataset not in panel.load(s.panel).datasets})
-    lines += [f"{name} stands in for EMNIST, which is not at hand here." for name in stand_ins]
+    lines += [f"{name} stands in for the data of the paper." for name in stand_ins]
     changed = sorted({change for s in used for change in s.changes})
     if changed:
         lines.append(f"Changed on the command line: {', '.join(changed)}.")

@@ -1,0 +1,178 @@
+"""Every verdict and every rule of censoring, on summaries made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragfl.paper.claims import Claim, Part, Side
+from dragfl.paper.judge import Verdict, find, judge, number, over_seeds
+from dragfl.paper.spans import Span
+from dragfl.paper.summary import Record
+from dragfl.paper.words import finding_text, row
+from tests.paper.hand import LIMIT, accuracies, part, rounds, steady, summary
+
+PASS, FAIL, UNDECIDED, NOT_RUN = Verdict.PASS, Verdict.FAIL, Verdict.UNDECIDED, Verdict.NOT_RUN
+
+
+def verdict(drag: list[Record], fedavg: list[Record], needed: int = 3, **changes: Any) -> Verdict:
+    return find(part(**changes), needed, {"fig3a": summary("fig3a", {"drag": drag, "fedavg": fedavg})}).verdict
+
+
+def test_pass_needs_the_median_and_80_percent_of_the_seeds() -> None:
+    assert verdict(rounds(20, 30, 40), rounds(50, 60, 70)) is PASS
+    assert verdict(rounds(20, 30, 80), rounds(50, 60, 70)) is FAIL  # the median holds, but only 2 of 3 seeds
+    assert verdict(rounds(20, 30, 40, 20, 80), rounds(50, 50, 50, 50, 50), 5) is PASS  # 4 of 5
+    assert verdict(rounds(20, 30, 40, 80, 80), rounds(50, 50, 50, 50, 50), 5) is FAIL
+    assert verdict(rounds(60, 70, 80), rounds(50, 60, 70)) is FAIL
+    assert verdict(rounds(50, 50, 50), rounds(50, 50, 50)) is FAIL  # as fast is not faster
+
+
+def test_a_censored_denominator_is_at_most() -> None:
+    """DRAG in 30 and FedAvg in more than 100: a ratio of at most 0.3."""
+    finding = find(part(), 1, {"fig3a": summary("fig3a", {"drag": rounds(30), "fedavg": rounds(None)})})
+    assert finding.verdict is PASS
+    assert finding.spans[0].low == 0.0 and finding.spans[0].high == pytest.approx(0.3)
+    assert "at most 0.30" in finding_text(
+        finding, {"fig3a": summary("fig3a", {"drag": rounds(30), "fedavg": rounds(None)})}
+    )
+    assert verdict(rounds(30), rounds(None), 1, relation="<=", threshold=0.35) is PASS
+    assert verdict(rounds(60), rounds(None), 1, relation="<=", threshold=0.35) is UNDECIDED  # at most 0.6
+    assert verdict(rounds(LIMIT), rounds(None), 1) is PASS  # reached in the last round, the other later than that
+
+
+def test_a_censored_numerator_fails() -> None:
+    assert verdict(rounds(None, None, None), rounds(50, 60, 70)) is FAIL
+    assert verdict(rounds(None), rounds(90), 1, relation="<=", threshold=2.0) is FAIL  # even where it might be 1.2
+    assert verdict(rounds(None), rounds(90), 1, relation="within", threshold=0.2) is FAIL
+
+
+def test_both_censored_is_undecided() -> None:
+    assert verdict(rounds(None, None, None), rounds(None, None, None)) is UNDECIDED
+    assert verdict(rounds(30, 30, None), rounds(50, 50, None)) is UNDECIDED  # 2 of 3 hold, the third is open
+    assert verdict(rounds(60, 60, None), rounds(50, 50, None)) is FAIL  # whatever the third may be
+
+
+def test_missing_runs_are_never_a_pass() -> None:
+    assert find(part(), 3, {}).verdict is NOT_RUN
+    assert find(part(), 3, {"fig3a": summary("fig3a", {"drag": rounds(20, 20, 20)})}).verdict is NOT_RUN
+    assert find(part(), 3, {"fig3a": summary("fig3a", {"drag": rounds(20), "fedavg": []})}).verdict is NOT_RUN
+    other_seed = [r for r in rounds(50, 50) if r.seed == 1]
+    assert verdict(rounds(20), other_seed, 1) is NOT_RUN
+
+
+def test_too_few_seeds_are_undecided_unless_it_is_a_quick_look() -> None:
+    assert verdict(rounds(20, 20), rounds(50, 50), 3) is UNDECIDED
+    assert verdict(rounds(60), rounds(50), 3) is UNDECIDED
+    curves = {"drag": rounds(20), "fedavg": rounds(50)}
+    assert find(part(), 3, {"fig3a": summary("fig3a", curves, quick=True)}).verdict is PASS
+
+
+def test_the_best_of_several_rivals_counts() -> None:
+    curves = {"drag": rounds(40), "fedavg": rounds(None), "scaffold": rounds(30), "adabest": rounds(80)}
+    book = {"fig3a": summary("fig3a", curves)}
+    assert find(part(versus=["fedavg", "adabest"]), 1, book).verdict is PASS
+    assert find(part(versus=["fedavg", "scaffold", "adabest"]), 1, book).verdict is FAIL
+    assert finding_text(find(part(versus=["fedavg", "scaffold"]), 1, book), book) == (
+        "DRAG 40, SCAFFOLD 30: ratio 1.33"
+    )
+
+
+def test_a_run_that_diverged_reaches_nothing() -> None:
+    lost = Record("lost", 0, LIMIT, "diverged", [(10, 0.2)])
+    assert verdict([lost], rounds(50), 1) is FAIL
+    book = {"fig3a": summary("fig3a", {"drag": [lost]})}
+    assert number(part(how="value", versus=[], metric="final"), 0, book) == Span.of(0.0)
+
+
+def test_accuracies_are_compared_in_points() -> None:
+    book = {"fig3a": summary("fig3a", {"drag": accuracies(0.8, 0.82, 0.84), "fedavg": accuracies(0.6, 0.6, 0.6)})}
+    higher = part(metric="final", how="difference", relation=">=", threshold=0.2)
+    finding = find(higher, 3, book)
+    assert finding.verdict is PASS
+    assert (
+        finding_text(finding, book)
+        == "DRAG 82.0 %, FedAvg 60.0 %: difference +22.0 points (+20.0 points to +24.0 points)"
+    )
+    assert find(part(metric="final", how="difference", relation=">=", threshold=0.25), 3, book).verdict is FAIL
+
+
+def test_final_accuracy_is_of_the_last_100_rounds_or_half_of_them() -> None:
+    long = Record("long", 0, 300, "rounds", [(t, t / 1000) for t in range(10, 301, 10)])
+    assert long.final == pytest.approx(sum(range(210, 301, 10)) / 10 / 1000)
+    short = Record("short", 0, 40, "rounds", [(10, 0.1), (20, 0.2), (30, 0.3), (40, 0.5)])
+    assert short.final == pytest.approx(0.4) and short.unrest == pytest.approx(0.1)
+
+
+def test_ranks_with_ties_that_censoring_leaves_open() -> None:
+    curves = {"drag": rounds(None), "fedavg": rounds(None), "scaffold": rounds(40), "adabest": rounds(20)}
+    book = {"fig3a": summary("fig3a", curves)}
+    rank = part(versus=["fedavg", "scaffold", "adabest"], how="rank")
+    assert number(rank, 0, book) == Span(3, 4)
+    assert number(part(of="adabest", versus=["fedavg", "scaffold", "drag"], how="rank"), 0, book) == Span.of(1)
+
+
+def test_what_two_panels_differ_by() -> None:
+    """Lead at full participation 60/20 = 3, at partial 60/40 = 1.5."""
+    book = {
+        "fig3a": summary("fig3a", {"drag": rounds(20), "fedavg": rounds(60)}),
+        "fig3b": summary("fig3b", {"drag": rounds(40), "fedavg": rounds(60)}),
+    }
+    gap = part(how="inverse", relation=">", threshold=0.0, than=Side("fig3b", "drag", ["fedavg"]))
+    assert number(gap, 0, book) == Span.of(1.5)
+    assert find(gap, 1, book).verdict is PASS
+
+
+@pytest.mark.parametrize(
+    ("alie", "ipm", "ahead"),
+    [((0.5, 0.6), (0.7, 0.6), True), ((0.5, 0.6), (0.7, 0.8), False)],
+)
+def test_dominated_is_worse_everywhere(alie: tuple[float, float], ipm: tuple[float, float], ahead: bool) -> None:
+    mine, theirs = zip(alie, ipm, strict=True)
+    curves = {
+        "br_drag-alie": [steady(mine[0])], "nnm-alie": [steady(theirs[0])],
+        "br_drag-ipm": [steady(mine[1])], "nnm-ipm": [steady(theirs[1])],
+    }  # fmt: skip
+    claim = Part("attacks", "br_drag", ">=", 0.0, ["nnm"], ["alie", "ipm"], "final", "margin")
+    assert find(claim, 1, {"attacks": summary("attacks", curves)}).outcomes[0] is ahead
+
+
+def test_a_claim_holds_if_all_its_parts_do() -> None:
+    good, bad = part(), part(of="fedavg", versus=["drag"])
+    book = {"fig3a": summary("fig3a", {"drag": rounds(20), "fedavg": rounds(50)})}
+    absent = part(panel="fig3b")
+    assert judge(Claim("X", "", [good], 1), book).verdict is PASS
+    assert judge(Claim("X", "", [good, bad], 1), book).verdict is FAIL
+    assert judge(Claim("X", "", [good, absent], 1), book).verdict is NOT_RUN
+    assert judge(Claim("X", "", [bad, absent], 1), book).verdict is NOT_RUN
+
+
+def test_a_number_that_was_not_measured_decides_nothing() -> None:
+    book = {"fig3a": summary("fig3a", {"drag": rounds(20)})}
+    assert find(part(how="value", versus=[], metric="against"), 1, book).verdict is UNDECIDED
+
+
+def test_a_lower_target_of_its_own() -> None:
+    book = {"fig3a": summary("fig3a", {"drag": rounds(20), "fedavg": rounds(50)})}
+    assert number(part(target=0.4), 0, book) == Span.of(1.0)  # both have 50 % from the start
+    assert number(part(target=0.95), 0, book) == Span.of(0.4)  # never above the panel's: runs may have stopped there
+
+
+def test_over_seeds_by_the_numbers() -> None:
+    below = part(relation="<=", threshold=1.0)
+    known = [Span.of(0.5), Span.of(0.6), Span.of(0.7)]
+    assert over_seeds(below, known, [True, True, True]) is PASS
+    assert over_seeds(below, [Span(0.0, 2.0)] * 3, [None, None, None]) is UNDECIDED
+
+
+def test_the_sentence_says_how_many_seeds_and_why() -> None:
+    claim = Claim("X", "DRAG is faster", [part()], 3, "It is.", "The baselines are run as published.")
+    slow = {"fig3a": summary("fig3a", {"drag": rounds(60, 70, 80), "fedavg": rounds(50, 60, 70)})}
+    line = row(judge(claim, slow), slow)
+    assert line.verdict == "FAIL" and line.because == "Holds for 0 of 3 seeds. The baselines are run as published."
+    few = {"fig3a": summary("fig3a", {"drag": rounds(20), "fedavg": rounds(50)}, changes=["rounds=100"])}
+    line = row(judge(claim, few), few)
+    assert line.verdict == "UNDECIDED" and line.because.startswith("1 of the 3 seeds it takes have been run.")
+    assert "With rounds=100." in line.because
+    assert row(judge(claim, {}), {}).because == "Runs are missing: fig3a."
