@@ -46,8 +46,8 @@ class Part:
 
     panel: str
     of: str
-    relation: Relation
-    threshold: float
+    relation: Relation = ">="
+    threshold: float = 0.0
     versus: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
     metric: Metric = "rounds"
@@ -81,6 +81,15 @@ class Claim:
         return list(dict.fromkeys(side.panel for part in self.part for side in part.sides))
 
 
+@dataclass(frozen=True)
+class Cause:
+    """A reason why paper and measurement may differ, and the comparisons that show how much is due to it."""
+
+    title: str
+    text: str
+    part: list[Part]
+
+
 def curves_of(side: Side) -> list[str]:
     """Every curve a side asks for."""
     if side.conditions:
@@ -99,13 +108,29 @@ def made(table: dict[str, Any]) -> Claim:
     claim = convert(f"claim {table.get('id', '?')}", table, Claim)
     if not claim.part:
         raise SpecError(f"claim {claim.id}: no [[claim.part]]; nothing would decide it")
-    for part in claim.part:
-        if part.how in ("ratio", "inverse", "difference", "rank", "margin") and not part.versus:
-            raise SpecError(f"claim {claim.id}: {part.how} of {part.of} needs `versus`")
+    if any("relation" not in part or "threshold" not in part for part in table["part"]):
+        raise SpecError(f"claim {claim.id}: a part needs a relation and a threshold")
+    _check(f"claim {claim.id}", claim.part)
+    return claim
+
+
+@cache
+def causes() -> tuple[Cause, ...]:
+    """Every cause, checked likewise."""
+    tables = tomllib.loads(files("dragfl.paper").joinpath("causes.toml").read_text())
+    found = tuple(convert("cause", table, Cause) for table in tables["cause"])
+    for cause in found:
+        _check(f"cause '{cause.title}'", cause.part)
+    return found
+
+
+def _check(where: str, parts: list[Part]) -> None:
+    for part in parts:
+        if part.how != "value" and not part.versus:
+            raise SpecError(f"{where}: {part.how} of {part.of} needs `versus`")
         for side in part.sides:
             for curve in curves_of(side):
                 _ = panels.load(side.panel)[curve]
-    return claim
 
 
 def served_by(panel: str) -> list[str]:

@@ -80,9 +80,14 @@ def remarks(book: Summaries, names: Sequence[str]) -> list[str]:
         lines.append(f"Changed on the command line: {', '.join(changed)}.")
     if any(s.dataset == "emnist47" for s in used):
         lines.append("emnist47 is real EMNIST of the 47 classes, but not the official balanced split.")
-    hours = sum(s.seconds for s in used)
-    lines.append(f"{len(used)} panels, {duration(hours)} of computing on one core.")
+    lines.append(f"{len(used)} panels, {duration(seconds(used))} of computing on one core.")
     return lines
+
+
+def seconds(used: Sequence[summary.Summary]) -> float:
+    """Computing on one core for all of them, each run once; tuning included."""
+    runs = {r.run: r.seconds for s in used for records in s.curves.values() for r in records.values()}
+    return sum(runs.values()) + sum(float(trial["seconds"]) for s in used for trial in s.tuning)
 
 
 def tally(rows: Sequence[Row]) -> str:
