@@ -74,12 +74,15 @@ def norms_and_dots(X: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 def norm(v: Tensor) -> float:
     """The Euclidean norm of one vector, in float64; finite exactly where every number of it is."""
+    if v.dtype == torch.float64:
+        size = torch.linalg.vector_norm(v)
+        return float(size if torch.isfinite(size) else _large_norm(v))
     return float(row_norms(v.unsqueeze(0)))
 
 
 def dot(u: Tensor, v: Tensor) -> float:
     """The dot of two vectors, in float64."""
-    return float(row_dots(u.unsqueeze(0), v))
+    return float(u @ v) if u.dtype == torch.float64 else float(row_dots(u.unsqueeze(0), v))
 
 
 def unit(v: Tensor) -> Tensor | None:

@@ -110,7 +110,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Partial:
-    """What one block folds to. Partials add; vectors are float32 inside a block and float64 across blocks."""
+    """What one block folds to. Partials add; sums are float32 inside a block and float64 across blocks."""
 
     count: int
     total: Tensor  # (d,) sum of the block's updates, for the mean that every rule is compared with

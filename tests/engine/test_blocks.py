@@ -46,7 +46,7 @@ def test_default_block_is_part_of_the_resolved_spec(experiment: Load) -> None:
 
 @pytest.mark.parametrize("dim", [1, 10**5, 416_047, 797_962, 10**9])
 def test_default_block(dim: int) -> None:
-    """A power of two, at most 32 and at most 16 MB of updates, but at least one client."""
+    """A power of two, at most 32 and at most 32 MB of updates, but at least one client."""
     block = default_block(dim)
     assert block in (1, 2, 4, 8, 16, 32)
     assert block == 1 or 4 * dim * block <= BLOCK_BYTES

@@ -111,20 +111,21 @@ def test_a_run_goes_on_with_another_number_of_workers(tmp_path: Path) -> None:
 
 
 def test_a_call_that_nobody_looked_at_to_the_end_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dragfl.engine.executors import pool
+    from dragfl.engine import round as rounds
 
     monkeypatch.setattr(choose, "PIECE_WORTH", 1.0)
     alone = played(1)
     simulation = dragfl.simulate(digits(2))
-    fold, calls = pool.fold, []
+    calls: list[int] = []
 
-    def stumbling(*arguments: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-        return fold(*arguments)
+    class Stumbling(rounds.Sums):
+        def add(self, part: Any) -> None:
+            calls.append(1)
+            if len(calls) == 5:
+                raise KeyboardInterrupt
+            super().add(part)
 
-    monkeypatch.setattr(pool, "fold", stumbling)
+    monkeypatch.setattr(rounds, "Sums", Stumbling)
     with simulation:
         simulation.step()
         with pytest.raises(KeyboardInterrupt):

@@ -101,10 +101,11 @@ class Drag:
         step = partial.sums["A"].to(torch.float64, copy=True)
         if plan.rhat is not None:
             b = partial.sums["b"].double().reshape(-1)
-            for (start, end), pull in zip(spans(plan.segments), b, strict=True):
-                rhat = unit(plan.r[start:end])
-                step[start:end] += 0.0 if rhat is None else pull * rhat.double()
-        step = (step / partial.count).float()
+            for (start, end), pull in zip(spans(plan.segments), b.tolist(), strict=True):
+                rhat = plan.rhat if len(b) == 1 else unit(plan.r[start:end])
+                if rhat is not None:
+                    step[start:end].add_(rhat, alpha=pull)
+        step = step.div_(partial.count).float()
         metrics = drag_metrics(partial, plan.rhat)
         return step, DragState(self._next_reference(state, plan, step, partial)), metrics
 
@@ -117,4 +118,4 @@ class Drag:
             return plan.r
         if self.variant == "authors" and state.r is None:  # their average starts at zero, without r^0
             return plan.alpha * step
-        return (1.0 - plan.alpha) * plan.r + plan.alpha * step
+        return torch.lerp(plan.r, step, plan.alpha)

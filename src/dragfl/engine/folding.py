@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dragfl.errors import Infeasible
-from dragfl.types import Aggregate, Partial, Plan, Updates
+from dragfl.types import Aggregate, Partial, Plan
 
 if TYPE_CHECKING:
     from dragfl.engine.worker import Sent
@@ -50,60 +50,52 @@ def fold(rule: Aggregate, plan: Plan, sent: Sent) -> Folded:
         extra["steps"] = updates.steps.sum().double()
         try:
             partial = Partial.of(updates, {}, {}) if isinstance(plan, Total) else rule.fold(plan, updates)
-            partial = _apart(partial, updates)
         except Infeasible as error:
             why = str(error)
     return Folded(partial, extra, used, sent.loss, sent.steps, sent.states, sent.bytes_up, why)
 
 
-def _apart(partial: Partial, block: Updates) -> Partial:
-    """A partial without views of its block: the block's memory is used again when the next one is asked for."""
-    taken = {value.untyped_storage().data_ptr() for value in (block.delta, *block.extra.values())}
-
-    def own(value: Tensor) -> Tensor:
-        return value.clone() if value.untyped_storage().data_ptr() in taken else value
-
-    sums, columns = ({n: own(v) for n, v in part.items()} for part in (partial.sums, partial.per_client))
-    return Partial(partial.count, own(partial.total), sums, columns)
-
-
 class Sums:
-    """Partials added in the order they come: float64 across blocks, in place from the second block on."""
+    """Partials added in the order they come, in float64 and in place.
+
+    Nothing of a partial is kept as it is: its memory may be used again when the next one is asked for.
+    """
 
     def __init__(self, parts: Iterable[Partial | None] = ()) -> None:
-        self._total: Partial | None = None
+        self._count = 0
+        self._total = torch.zeros(())
+        self._sums: dict[str, Tensor] = {}
         self._columns: list[Mapping[str, Tensor]] = []
-        self._own = False
         for part in parts:
             self.add(part)
 
     def add(self, part: Partial | None) -> None:
         if part is None:
             return
-        self._columns.append(part.per_client)
-        bare = Partial(part.count, part.total, part.sums, {})
-        if self._total is None:
-            self._total = bare
-        elif not self._own:
-            self._total, self._own = self._total + bare, True
+        if not self._count:
+            self._total = _wide(part.total)
+            self._sums = {name: _wide(value) for name, value in part.sums.items()}
         else:
-            before = self._total
-            before.total.add_(bare.total)
-            for name, value in before.sums.items():
-                value.add_(bare.sums[name])
-            self._total = Partial(before.count + bare.count, before.total, before.sums, {})
+            self._total.add_(part.total)
+            for name, value in self._sums.items():
+                value.add_(part.sums[name])
+        self._count += part.count
+        self._columns.append({name: value.clone() for name, value in part.per_client.items()})
 
     @property
     def partial(self) -> Partial | None:
         """All of them as one; None if there was none."""
-        if self._total is None:
+        if not self._count:
             return None
-        names = self._columns[0]
-        columns = {name: torch.cat([column[name] for column in self._columns]) for name in names}
-        return Partial(self._total.count, self._total.total, self._total.sums, columns)
+        columns = {name: torch.cat([column[name] for column in self._columns]) for name in self._columns[0]}
+        return Partial(self._count, self._total, self._sums, columns)
+
+
+def _wide(value: Tensor) -> Tensor:
+    return value.to(torch.float64, copy=True)
 
 
 def mean_update(first_pass: Iterable[Folded]) -> Tensor | None:
     """The mean of this round's usable updates, for a rule that must know it before it folds."""
     total = Sums(folded.partial for folded in first_pass).partial
-    return None if total is None else (total.total.double() / total.count).float()
+    return None if total is None else total.mean

@@ -88,7 +88,7 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
                 fed.store.stage(m, kept_state)
         sums.add(folded.partial)
         for name, value in folded.extra.items():
-            extra[name] = extra[name] + value if name in extra else value
+            extra[name] = extra[name] + value if name in extra else value.clone()
     total = sums.partial
     metrics = log.metrics(now, sent, state.w) | ({"lost_states": fed.store.lost} if fed.store.lost else {})
 
@@ -183,7 +183,7 @@ class _Jobs:
 
 
 def _step_metrics(step: Tensor, total: Partial) -> dict[str, float]:
-    step_norm, mean_norm = norm(step), norm(total.mean)
+    step_norm, mean_norm = norm(step), norm(total.total) / total.count
     ratio = {"step_ratio": step_norm / mean_norm} if mean_norm > 0 else {}
     return {"step_norm": step_norm, "mean_norm": mean_norm, **ratio}
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from dragfl.engine.allocator import keep_freed_memory
 from dragfl.errors import DamagedRun, Diverged, Interrupted, SpecError
 from dragfl.experiment import checkpoint, durable
 from dragfl.experiment.lock import locked
@@ -114,7 +115,8 @@ def same_spec(experiment: Experiment, done: Run) -> bool:
         theirs.setdefault("engine", {})["trainer"] = "auto"
     for tables in (mine, theirs):  # these decide nothing in a run whose files are whole
         tables.get("state", {}).pop("lost", None)
-        tables.get("engine", {}).pop("workers", None)
+        for key in ("workers", "executor"):
+            tables.get("engine", {}).pop(key, None)
     return bool(mine == theirs)
 
 
@@ -129,6 +131,7 @@ def _existing(folder: Path, experiment: Experiment) -> Run:
 
 def _drive(simulation: Simulation, folder: Path, on_record: OnRecord | None, should_stop: Callable[[], bool]) -> Run:
     """Play the rounds that are left, logging each; checkpoint on the way, at the end and when asked to stop."""
+    keep_freed_memory()
     every = simulation.experiment.checkpoint.every
     stopped_by = _reached(folder, simulation) or "rounds"
     with simulation, _Logs(folder) as logs:

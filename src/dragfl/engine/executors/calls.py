@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import TypeVar
+from itertools import accumulate, pairwise
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from dragfl.engine.executors.children import Task
-from dragfl.engine.executors.region import Answer, part
-from dragfl.engine.worker import Job, Sent
-from dragfl.types import Updates
-
-T = TypeVar("T")
-
-Slot = Mapping[str, Tensor]
+from dragfl.engine.executors.region import Answer, FoldAnswer
+from dragfl.engine.worker import Job
 
 
 @dataclass
@@ -29,21 +23,31 @@ class Open:
     slot: int
     left: int  # pieces that are not done
     answers: dict[int, Answer] = field(default_factory=dict)  # by the first row
+    folded: FoldAnswer | None = None
+
+    @property
+    def sent(self) -> list[Answer]:
+        """What was answered, in the order of the clients."""
+        return [answer for _, answer in sorted(self.answers.items())]
 
 
 class Call:
     """The blocks that are open, in order, and the pieces that are not yet given out.
 
-    A block is opened, and its job drawn, when a worker has room and a slot is free.
+    A block is opened, and its job drawn, when a worker has room and a slot is free. With `folds` a block whose clients
+    are all trained is one more piece of work, for whoever is free.
     """
 
-    def __init__(self, jobs: Iterator[Job], slots: list[dict[str, Tensor]], piece: int) -> None:
+    def __init__(
+        self, jobs: Iterator[Job], slots: list[dict[str, Tensor]], cut: Callable[[int], list[int]], folds: bool
+    ) -> None:
         self.slots = slots
-        self._jobs, self._piece = jobs, piece
+        self._jobs, self._cut, self._folds = jobs, cut, folds
+        self._trained: deque[Open] = deque()
         self._more = True
         self._free = deque(range(len(slots)))
         self._blocks: deque[Open] = deque()
-        self._pieces: deque[tuple[Open, int]] = deque()
+        self._pieces: deque[tuple[Open, int, int]] = deque()  # of a block, from this row to that
         self._asked: dict[Task, tuple[Open, int]] = {}
 
     @property
@@ -52,10 +56,17 @@ class Call:
 
     def draw(self) -> Task | None:
         """The next piece; None if there is none, or no room for it."""
+        if self._trained:
+            block = self._trained.popleft()
+            task = Task(
+                f"the sum of {len(block.job.clients)} clients", ("fold", block.slot, block.job.clients, block.sent)
+            )
+            self._asked[task] = block, -1
+            return task
         if not self._pieces and not self._open():
             return None
-        block, first = self._pieces.popleft()
-        clients = block.job.clients[first : first + self._piece]
+        block, first, end = self._pieces.popleft()
+        clients = block.job.clients[first:end]
         attackers = block.job.attackers.intersection(clients)
         names = ", ".join(map(str, clients))
         task = Task(f"clients {names}", ("train", block.slot, first, clients, attackers))
@@ -73,48 +84,28 @@ class Call:
         for i, state in enumerate(job.states):
             for name, value in state.items():
                 self.slots[slot][f"mine/{name}"][i].copy_(value)
-        starts = range(0, len(job.clients), self._piece)
-        block = Open(job, slot, len(starts))
+        rows = [0, *accumulate(self._cut(len(job.clients)))]
+        block = Open(job, slot, len(rows) - 1)
         self._blocks.append(block)
-        self._pieces.extend((block, first) for first in starts)
+        self._pieces.extend((block, first, end) for first, end in pairwise(rows))
         return True
 
-    def done(self, task: Task, answer: Answer) -> None:
+    def done(self, task: Task, answer: Any) -> None:
         block, first = self._asked.pop(task)
+        if first < 0:
+            block.folded = answer
+            return
         block.answers[first] = answer
         block.left -= 1
+        if self._folds and not block.left:
+            self._trained.append(block)
 
     def whole(self) -> Open | None:
         """The first block, if nothing of it is missing."""
-        return self._blocks[0] if self._blocks and not self._blocks[0].left else None
+        block = self._blocks[0] if self._blocks else None
+        done = block is not None and not block.left and (block.folded is not None or not self._folds)
+        return block if done else None
 
     def release(self) -> None:
         """The first block has been used."""
         self._free.append(self._blocks.popleft().slot)
-
-
-def received(block: Open, slot: Slot, keep: bool) -> Sent:
-    """A block put together: views of its slot, or with `keep` the caller's own."""
-    clients = block.job.clients
-    k = len(clients)
-    answers = [answer for _, answer in sorted(block.answers.items())]
-    extra = {name: slot[f"extra/{name}"][:k] for name in answers[0].names if name not in answers[0].extra}
-    for name in answers[0].extra:
-        extra[name] = torch.cat([torch.from_numpy(answer.extra[name]) for answer in answers])
-    after = part(slot, "next")
-    states: list[Mapping[str, Tensor]] = [{name: value[i] for name, value in after.items()} for i in range(k)]
-    for first, answer in block.answers.items():
-        for i, state in enumerate(answer.states):
-            states[first + i] = {name: torch.as_tensor(value) for name, value in state.items()}
-    delta = slot["delta"][:k]
-    if keep:
-        delta, extra = delta.clone(), {name: value.clone() for name, value in extra.items()}
-        states = [{name: value.clone() for name, value in state.items()} for state in states]
-    loss, steps = _joined(a.loss for a in answers), _joined(a.steps for a in answers)
-    weight = torch.tensor(_joined(a.weight for a in answers), dtype=torch.float64)
-    updates = Updates(delta, weight, torch.tensor(clients), extra, torch.tensor(steps))
-    return Sent(updates, loss, steps, tuple(states))
-
-
-def _joined(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
-    return tuple(chain.from_iterable(parts))

@@ -5,8 +5,8 @@ files, so that all processes share their pages. Then it is asked for pieces of w
 
     down  ("prepare", n, settings of the process, tables), the region's descriptor    up  ("ready", n, None or error)
           ("brief", Brief)                                                                -
-          ("train", slot, first row, clients, attackers), ("score", test block)           ("done", answer),
-                                                                                          ("failed", *error)
+          ("train", slot, first row, clients, attackers), ("score", test block),          ("done", answer),
+          ("fold", slot, clients, what was answered of them)                              ("failed", *error)
           ("forget",)                                                                     -
 
 It ignores Ctrl-C (the parent decides). A thread listens, so that it ends in the middle of its work when its parent is
@@ -29,7 +29,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragfl.engine.executors.region import Answer, Brief, Region, Shape, part, with_tensors
+from dragfl.engine.allocator import keep_freed_memory
+from dragfl.engine.executors.region import Answer, Brief, FoldAnswer, Region, flat, part, put, with_tensors
+from dragfl.engine.executors.slots import received
+from dragfl.engine.folding import fold
 from dragfl.engine.worker import Job, Worker
 
 PATIENCE_S = 30.0  # without an experiment
@@ -44,6 +47,7 @@ class Desk:
         self._header: dict[str, Tensor] = {}
         self._slots: list[dict[str, Tensor]] = []
         self._attack: Any = None
+        self._plan: Any = None
 
     def take(self, brief: Brief) -> None:
         self._brief = brief
@@ -51,6 +55,7 @@ class Desk:
         self._header = {name: self._region.tensor(place) for name, place in brief.header.items()}
         self._slots = [{name: self._region.tensor(place) for name, place in slot.items()} for slot in brief.slots]
         self._attack = with_tensors(brief.attack, part(self._header, "attack"))
+        self._plan = with_tensors(brief.plan, part(self._header, "plan"))
 
     def score(self, block: int) -> tuple[int, float]:
         return self._worker.score(self._header["w"], block, self._header.get("buffers"))
@@ -67,23 +72,25 @@ class Desk:
         updates = sent.updates
         if updates.delta is not rows["delta"]:
             rows["delta"].copy_(updates.delta)
-        extra = {n: v.numpy() for n, v in updates.extra.items() if not _put(rows.get(f"extra/{n}"), v)}
+        extra = {n: v.numpy() for n, v in updates.extra.items() if not put(rows.get(f"extra/{n}"), v)}
         after = part(rows, "next")
         fits = [_put_all(sent.states[i], {n: v[i] for n, v in after.items()}) for i in range(len(clients))]
         states = () if all(fits) else tuple({n: v.numpy() for n, v in s.items()} for s in sent.states)
         return Answer(sent.loss, sent.steps, tuple(updates.weight.tolist()), tuple(updates.extra), extra, states)
 
-
-def _put(room: Tensor | None, value: Tensor) -> bool:
-    """Copy a tensor to where it belongs; False if there is no such room."""
-    if room is None or Shape.of(room) != Shape.of(value):
-        return False
-    room.copy_(value)
-    return True
+    def fold(self, slot: int, clients: tuple[int, ...], answers: list[Answer]) -> FoldAnswer:
+        """Fold a block that lies in the slot; sums that the slot has no room for go into the answer."""
+        room = self._slots[slot]
+        folded = fold(self._worker.aggregate, self._plan, received(clients, room, answers))
+        named = flat(folded.partial, folded.extra)
+        rest = {n: v.numpy() for n, v in named.items() if not put(room.get(f"folded/{n}"), v)}
+        count = folded.partial.count if folded.partial else 0
+        used = tuple(folded.used.tolist())
+        return FoldAnswer(count, tuple(named), rest, used, folded.bytes_up, folded.infeasible)
 
 
 def _put_all(state: Mapping[str, Tensor], room: Mapping[str, Tensor]) -> bool:
-    return state.keys() == room.keys() and all(_put(room[name], value) for name, value in state.items())
+    return state.keys() == room.keys() and all(put(room[name], value) for name, value in state.items())
 
 
 def prepare(process: Mapping[str, Any], tables: Mapping[str, Any], region: Region) -> Desk:
@@ -128,6 +135,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)  # what a user's code prints must not run into the parent's own output
     torch.set_num_threads(1)
+    keep_freed_memory()
     channel: Connection[Any, Any] = Connection(int(sys.argv[1]))
     messages: queue.Queue[tuple[Any, ...]] = queue.Queue()
 

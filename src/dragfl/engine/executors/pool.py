@@ -10,19 +10,22 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from torch import Tensor
 
 from dragfl.engine.executors import InProcess
-from dragfl.engine.executors.calls import Call, received
+from dragfl.engine.executors.calls import Call, Open
 from dragfl.engine.executors.children import DEPTH, Crew, Task, log
-from dragfl.engine.executors.region import Brief, Layout, Place, Shape, with_tensors
+from dragfl.engine.executors.region import Brief, Layout, Place, Shape, tensors_of, with_tensors
+from dragfl.engine.executors.slots import Slot, folded, received
 from dragfl.engine.folding import Folded, fold
 from dragfl.engine.worker import Job, Score, Sent, Worker
 from dragfl.errors import DataError, SpecError
 from dragfl.types import Plan
+
+LARGE = 1024  # sums of fewer numbers may as well go through the pipe
 
 
 class Pool:
@@ -39,14 +42,26 @@ class Pool:
         self._close: Callable[[], object] = lambda: None
         self._given_up = False
         self._extras: dict[str, Shape] = {}  # what clients send beside their update, known from the first answer on
+        self._sums: dict[str, Shape] = {}  # the vectors among the sums of a block, likewise
 
     def map(self, jobs: Iterable[Job], keep: bool = False) -> Iterator[Sent]:
         crew = self._start()
         with self._sound(crew):
-            yield from self._alone.map(jobs) if crew is None else self._map(crew, iter(jobs), keep)
+            if crew is None:
+                yield from self._alone.map(jobs)
+                return
+            for block, slot in self._blocks(crew, iter(jobs)):
+                yield received(block.job.clients, slot, block.sent, keep)
 
     def fold(self, jobs: Iterable[Job], plan: Plan) -> Iterator[Folded]:
-        return (fold(self._rule, plan, sent) for sent in self.map(jobs))
+        crew = self._start()
+        if crew is None or tensors_of(plan) is None:  # a plan that cannot be sent as it is stays here
+            yield from (fold(self._rule, plan, sent) for sent in self.map(jobs))
+            return
+        with self._sound(crew):
+            for block, slot in self._blocks(crew, iter(jobs), plan, folds=True):
+                assert block.folded is not None
+                yield folded(block.folded, slot, block.sent)
 
     @contextmanager
     def _sound(self, crew: Crew | None) -> Iterator[None]:
@@ -59,11 +74,14 @@ class Pool:
             self.close()
             raise
 
-    def _map(self, crew: Crew, jobs: Iterator[Job], keep: bool) -> Iterator[Sent]:
+    def _blocks(
+        self, crew: Crew, jobs: Iterator[Job], plan: Plan = None, folds: bool = False
+    ) -> Iterator[tuple[Open, Slot]]:
+        """Every block when all of it is done, and its slot, which is used again when the next one is asked for."""
         first = next(jobs, None)
         if first is None:
             return
-        call = Call(chain([first], jobs), self._announce(crew, first), self._piece)
+        call = Call(chain([first], jobs), self._announce(crew, first, plan), self._cut, folds)
         while True:
             crew.feed(call.draw)
             if call.over:
@@ -73,10 +91,22 @@ class Pool:
                 call.done(task, answer)
             if whole is not None:
                 crew.feed(call.draw)  # so that nobody waits while the caller folds
-                sent = received(whole, call.slots[whole.slot], keep)
-                self._extras = {n: Shape.of(value[0]) for n, value in sent.updates.extra.items()}
-                yield sent
+                self._learn(whole)
+                yield whole, call.slots[whole.slot]
                 call.release()
+
+    def _cut(self, clients: int) -> list[int]:
+        """The sizes of the pieces of a block: as many for each worker, as equal as can be, and not too small."""
+        pieces = min(clients, self._workers * -(-clients // (self._workers * self._piece)))
+        return [clients * (i + 1) // pieces - clients * i // pieces for i in range(pieces)]
+
+    def _learn(self, block: Open) -> None:
+        """What came with the answers of this block has room in the slots of the next call."""
+        for answer in block.sent:
+            self._extras |= {name: Shape(str(v.dtype), v.shape[1:]) for name, v in answer.extra.items()}
+        rest = block.folded.rest if block.folded else {}
+        large = {name: v for name, v in rest.items() if v.size >= LARGE and not name.startswith("columns/")}
+        self._sums |= {name: Shape(str(v.dtype), v.shape) for name, v in large.items()}
 
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
         if self._crew is None:
@@ -134,7 +164,7 @@ class Pool:
             self._crew = crew
         return self._crew
 
-    def _announce(self, crew: Crew, job: Job) -> list[dict[str, Tensor]]:
+    def _announce(self, crew: Crew, job: Job, plan: Plan) -> list[dict[str, Tensor]]:
         """Put in place what all pieces share, and make the slots."""
         crew.settle()
         layout = Layout()
@@ -142,15 +172,19 @@ class Pool:
         states = {name: Shape.of(value) for name, value in job.states[0].items()}
         shapes = {"delta": row} | {f"extra/{name}": shape for name, shape in self._extras.items()}
         shapes |= {f"{when}/{name}": shape for when in ("mine", "next") for name, shape in states.items()}
+        once = {f"folded/{name}": shape for name, shape in self._sums.items()}
         count = min(2 * self._workers, 2 + -(-DEPTH * self._workers * self._piece // k))
-        slots = tuple({name: layout.place(shape, (k,)) for name, shape in shapes.items()} for _ in range(count))
-        tensors: dict[str, Tensor] = {}
-        if is_dataclass(job.attack_state):
-            tensors = {f.name: getattr(job.attack_state, f.name) for f in fields(job.attack_state)}
-            tensors = {name: value for name, value in tensors.items() if isinstance(value, Tensor)}
+        slots = tuple(
+            {name: layout.place(shape, (k,)) for name, shape in shapes.items()}
+            | {name: layout.place(shape) for name, shape in once.items()}
+            for _ in range(count)
+        )
+        attack, planned = tensors_of(job.attack_state) or {}, tensors_of(plan) or {}
         header = {"w": job.w} | {f"sent/{name}": value for name, value in job.sent.items()}
-        header |= {f"attack/{name}": value for name, value in tensors.items()}
-        brief = Brief(0, {}, slots, job.now, with_tensors(job.attack_state, dict.fromkeys(tensors)))
+        header |= {f"attack/{name}": value for name, value in attack.items()}
+        header |= {f"plan/{name}": value for name, value in planned.items()}
+        told = with_tensors(plan, dict.fromkeys(planned)), with_tensors(job.attack_state, dict.fromkeys(attack))
+        brief = Brief(0, {}, slots, job.now, *told)
         self._write(crew, layout, header, brief)
         return [{name: crew.region.tensor(place) for name, place in slot.items()} for slot in slots]
 

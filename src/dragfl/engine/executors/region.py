@@ -13,14 +13,14 @@ import os
 import tempfile
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dragfl.types import Now
+from dragfl.types import Now, Partial
 
 ALIGN = 64  # as torch aligns its own memory: some kernels round differently on memory that is not
 
@@ -64,9 +64,11 @@ class Brief:
     """What holds for all pieces of one call: where they find model and broadcast, and where results go."""
 
     size: int  # of the region
-    header: dict[str, Place]  # "w", "sent/NAME", "attack/FIELD"
-    slots: tuple[dict[str, Place], ...] = ()  # "delta", "extra/NAME", "mine/NAME" (state before), "next/NAME" (after)
+    header: dict[str, Place]  # "w", "sent/NAME", "attack/FIELD", "plan/FIELD"
+    slots: tuple[dict[str, Place], ...] = ()  # "delta", "extra/NAME", "mine/NAME" (state before), "next/NAME" (after),
+    # "folded/..." (sums, by the names of `flat`)
     now: Now | None = None
+    plan: Any = None  # of the aggregate, without its tensors ("plan/FIELD" in the header)
     attack: Any = field(default=None)  # the attack's state without its tensors
 
 
@@ -80,6 +82,58 @@ class Answer:
     names: tuple[str, ...]  # of what the clients send beside their update
     extra: Mapping[str, NDArray[Any]]  # of that, what the slot has no room for
     states: tuple[Mapping[str, NDArray[Any]], ...]
+
+
+@dataclass(frozen=True)
+class FoldAnswer:
+    """What a worker says of a block that it folded, beside the sums that it wrote into the slot."""
+
+    count: int  # 0: there is no partial
+    names: tuple[str, ...]
+    rest: Mapping[str, NDArray[Any]]  # what the slot has no room for
+    used: tuple[bool, ...]
+    bytes_up: int
+    infeasible: str
+
+
+def flat(partial: Partial | None, extra: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a folded block by one name each: "total", "sums/NAME", "columns/NAME", "extra/NAME"."""
+    named = {f"extra/{name}": value for name, value in extra.items()}
+    if partial is not None:
+        named["total"] = partial.total
+        named |= {f"sums/{name}": value for name, value in partial.sums.items()}
+        named |= {f"columns/{name}": value for name, value in partial.per_client.items()}
+    return named
+
+
+def unflat(count: int, named: Mapping[str, Tensor]) -> tuple[Partial | None, dict[str, Tensor]]:
+    partial = Partial(count, named["total"], part(named, "sums"), part(named, "columns")) if count else None
+    return partial, part(named, "extra")
+
+
+def put(room: Tensor | None, value: Tensor) -> bool:
+    """Copy a tensor to where it belongs; False if there is no such room."""
+    if room is None or Shape.of(room) != Shape.of(value):
+        return False
+    room.copy_(value)
+    return True
+
+
+def tensors_of(value: Any) -> dict[str, Tensor] | None:
+    """The tensors among the fields of a dataclass; None if it holds something that only this process can know."""
+    if value is None:
+        return {}
+    if not is_dataclass(value):
+        return None
+    held = {f.name: getattr(value, f.name) for f in fields(value)}
+    tensors = {name: each for name, each in held.items() if isinstance(each, Tensor)}
+    return tensors if all(_plain(each) for name, each in held.items() if name not in tensors) else None
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_plain, value))
+    return value is None or isinstance(value, bool | int | float | str | Now)
 
 
 def part(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
