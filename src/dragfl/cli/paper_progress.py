@@ -38,10 +38,10 @@ class Work:
         self._waiting = list(waiting)  # runs that are known when others have ended
         self._jobs, self._quiet, self._live = jobs, quiet, not quiet and sys.stdout.isatty()
         self._rates = Rates(all_runs)
-        self._rounds = {p.name: rounds_left(p.folder, p.experiment.rounds) for p in todo}
+        self._rounds = {p.name: float(rounds_left(p.folder, p.experiment.rounds)) for p in todo}
         self._total, self._ended = len(todo) + len(waiting), 0
         self._started: dict[str, float] = {}
-        self._done = 0.0
+        self._begun = time.perf_counter()
         self._bar = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=24),
@@ -49,7 +49,7 @@ class Work:
             console=Console(),
             disable=not self._live,
         )
-        self._task = self._bar.add_task(f"{self._total} runs", total=1.0, completed=0.0, state="")
+        self._task = self._bar.add_task(f"{self._total} runs", total=1.0, completed=0, state="")
 
     def seconds(self) -> float:
         """What is left, on all jobs together."""
@@ -80,7 +80,7 @@ class Work:
         self._started[planned.name] = time.perf_counter()
         if planned.name not in self._left:  # a tuned control, known only now: it was counted as waiting
             self._left[planned.name] = planned
-            self._rounds[planned.name] = planned.experiment.rounds - done
+            self._rounds[planned.name] = float(planned.experiment.rounds - done)
             if self._waiting:
                 self._waiting.pop()
         self._show()
@@ -89,7 +89,7 @@ class Work:
         """A round of some run: with runs side by side it is not said of which, so the work is shared among them."""
         running = [name for name in self._started if self._rounds.get(name)]
         for name in running:
-            self._rounds[name] = max(0, self._rounds[name] - 1 / len(running))  # type: ignore[assignment]
+            self._rounds[name] = max(0.0, self._rounds[name] - 1 / len(running))
         self._show()
 
     def end(self, run: Run, already: bool) -> None:
@@ -114,12 +114,8 @@ class Work:
         if not self._live:
             return
         left = self.seconds()
-        spent = self._spent()
+        spent = time.perf_counter() - self._begun
         share = spent / (spent + left) if spent + left > 0 else 1.0
         running = ", ".join(self._started)
         state = f"{self._ended} finished  about {duration(left)} left  {running}"
         self._bar.update(self._task, completed=share, state=state)
-
-    def _spent(self) -> float:
-        self._begun = getattr(self, "_begun", time.perf_counter())
-        return time.perf_counter() - self._begun

@@ -51,14 +51,23 @@ def _single(shown: Sequence[Curve], summary: Summary) -> Figure:
     figure = canvas(max(HEIGHT, NAME_HEIGHT * (len(shown) + 1)))
     ax = figure.subplots()
     lines, drawn = [line(summary.curves[curve.id].values()) for curve in shown], pens([c.label for c in shown])
-    for curve, pen in zip(lines, drawn, strict=True):
-        plot_series(ax, curve, pen)
+    for curve, series, pen in zip(shown, lines, drawn, strict=True):
+        plot_series(ax, series, pen)
+        _arrivals(ax, summary.curves[curve.id].values(), pen)
     ax.margins(x=0.01)
     _axis(ax, summary)
     count_axis(ax)
     figure.draw_without_rendering()
     label_ends(ax, lines, drawn, [curve.label for curve in shown], target=summary.target)
     return figure
+
+
+def _arrivals(ax: Axes, records: Iterable[Record], pen: Pen) -> None:
+    """A dot where a run ended because it had reached the target."""
+    ends = [record.accuracy[-1] for record in records if record.ended == "target"]
+    if ends:
+        x, y = zip(*ends, strict=True)
+        ax.plot(x, y, linestyle="", marker="o", markersize=3.2, color=pen.colour, zorder=4)
 
 
 def _facets(shown: Sequence[Curve], summary: Summary) -> Figure:
@@ -74,6 +83,7 @@ def _facets(shown: Sequence[Curve], summary: Summary) -> Figure:
     for ax, facet in zip(places, facets, strict=False):
         for curve in (c for c in shown if c.facet == facet):
             plot_series(ax, line(summary.curves[curve.id].values()), pen[curve.label])
+            _arrivals(ax, summary.curves[curve.id].values(), pen[curve.label])
         ax.set_title(facet)
         ax.margins(x=0.01)
     for ax in places[: len(facets)]:
@@ -153,6 +163,8 @@ def caption(panel: Panel, summary: Summary) -> str:
         words.append("lines are means, bands the range over seeds, thin ends are seeds that ran longer")
     if summary.target is not None:
         words.append(f"the dotted line is the target of {100 * summary.target:g} %")
+        if any(r.ended == "target" for records in summary.curves.values() for r in records.values()):
+            words.append("a dot is where a run ended because it had reached it")
     if summary.quick:
         words.append("a scaled-down look, not the paper's setting")
     if summary.changes:

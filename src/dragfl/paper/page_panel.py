@@ -39,17 +39,23 @@ def section(one: Panel, s: Summary, folder: str) -> str:
 
 
 def _curves(shown: Sequence[Curve], s: Summary) -> list[str]:
-    """A row for every curve: rounds to the target, final and best accuracy, median and range over seeds."""
+    """A row for every curve: rounds to the target, final and best accuracy, median and range over seeds.
+
+    Runs that stop at the target have no final accuracy to speak of.
+    """
     target = f"rounds to {100 * s.target:g} %" if s.target is not None else None
-    heads = ["algorithm", *([target] if target else []), "final accuracy", "best accuracy", "step length / mean update"]
+    stopped = any(r.ended == "target" for curve in shown for r in s.curves[curve.id].values())
+    final = [] if stopped else ["final accuracy"]
+    heads = ["algorithm", *([target] if target else []), *final, "best accuracy", "step length / mean update"]
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for curve in shown:
         records = list(s.curves[curve.id].values())
         cells = [f"{curve.label}, {curve.facet}" if curve.facet else curve.label]
         if s.target is not None:
             cells.append(_rounds(records, s.target))
-        cells.append(_percent([r.final for r in records]) + _lost(records))
-        cells.append(_percent([r.best for r in records]))
+        if not stopped:
+            cells.append(_percent([r.final for r in records]))
+        cells.append(_percent([r.best for r in records]) + _lost(records))
         ratios = [r.numbers["step_ratio"] for r in records if "step_ratio" in r.numbers]
         cells.append(f"{middle([Span.of(x) for x in ratios]).low:.2f}" if ratios else "—")
         lines.append(f"| {' | '.join(cells)} |")
