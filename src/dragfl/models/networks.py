@@ -48,11 +48,11 @@ def cnn(shape: tuple[int, ...], classes: int, channels: int = 64) -> nn.Module:
     nn = torch.nn
     return nn.Sequential(
         nn.Conv2d(shape[0], channels, 5),
+        nn.MaxPool2d(2),  # before the ReLU, which it commutes with: a quarter of the numbers is left
         nn.ReLU(),
-        nn.MaxPool2d(2),
         nn.Conv2d(channels, channels, 5),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Flatten(),
         nn.Linear(channels * height * width, 384),
         nn.ReLU(),
