@@ -1,4 +1,4 @@
-"""Parts of a user's own for the pool's tests, importable by worker processes: `tests.engine.pool_parts:NAME`."""
+"""Parts of a user's own for tests of executors, importable by worker processes: `tests.engine.pool_parts:NAME`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dragfl.types import Now, Partial, Setting, Updates, View
 
-IN_WORKER = "child" in Path(sys.argv[0]).stem
+IN_WORKER = Path(sys.argv[0]).stem in ("child", "default_worker")  # of the pool, of Ray
 
 
 def dropping(shape: tuple[int, ...], classes: int) -> nn.Module:

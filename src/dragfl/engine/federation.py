@@ -114,10 +114,13 @@ def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
     )
 
 
-def equip(experiment: Experiment) -> tuple[Experiment, Worker]:
-    """Load the data, deal it out, build the model: (the experiment with nothing left open, a worker that can train)."""
+def equip(experiment: Experiment, dataset: Dataset | None = None) -> tuple[Experiment, Worker]:
+    """Load the data, deal it out, build the model: (the experiment with nothing left open, a worker that can train).
+
+    `dataset`: the experiment's data where they are at hand already.
+    """
     device = _device(experiment.engine.device)
-    dataset = _on_device(load_dataset(experiment.dataset), device)
+    dataset = _on_device(load_dataset(experiment.dataset) if dataset is None else dataset, device)
     split, root = deal(experiment, dataset)
     module = addressed(lambda: make_module(experiment.model, dataset), experiment.seed)
     trainer = choose(experiment.engine.trainer, module)

@@ -161,6 +161,7 @@ class Engine:
     block: int | None = None  # clients folded together; default by the size of the model
     trainer: Literal["auto", "reference", "dense", "channels_last"] = "auto"  # how clients train; default by the layers
     workers: int | Literal["auto"] = "auto"  # processes that train; decides nothing but the time it takes
+    executor: Literal["auto", "local", "ray"] = "auto"  # where they are: this machine, or a Ray cluster if asked for
 
     def __post_init__(self) -> None:
         if self.workers != "auto":

@@ -154,7 +154,8 @@ def _side_by_side(
 
 def _alone(experiment: Experiment) -> dict[str, Any]:
     """The tables of a run that shares the machine with others: one process for itself."""
-    return dataclasses.replace(experiment, engine=dataclasses.replace(experiment.engine, workers=1)).tables()
+    alone = dataclasses.replace(experiment.engine, workers=1, executor="local")
+    return dataclasses.replace(experiment, engine=alone).tables()
 
 
 def _interrupted(finished: int, planned: list[Planned]) -> Interrupted:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from dragfl.engine.executors import Executor, InProcess
+from dragfl.engine.executors import Executor, InProcess, session
+from dragfl.engine.executors.cluster import Cluster
 from dragfl.engine.executors.pool import Pool
 from dragfl.engine.worker import Worker
 from dragfl.errors import DragflError, SpecError
@@ -26,6 +27,8 @@ PIECE_WORTH = 1e7  # clients are dealt to workers in pieces of about a milliseco
 
 def choose(experiment: Experiment, worker: Worker) -> Executor:
     """The executor of a prepared experiment."""
+    if experiment.engine.executor == "ray":
+        return _on_ray(experiment, worker)
     asked, client = experiment.engine.workers, client_work(worker)
     cohort = worker.setting.per_round
     workers = min(cores() if asked == "auto" else asked, cohort)
@@ -44,6 +47,18 @@ def choose(experiment: Experiment, worker: Worker) -> Executor:
     return Pool(worker, tables, workers, piece, reusable, sure=asked != "auto")
 
 
+def _on_ray(experiment: Experiment, worker: Worker) -> Executor:
+    """A cluster's workers: they are given the data, so those need no name."""
+    session.require()
+    asked, named = experiment.engine.workers, replace(experiment, dataset="digits")
+    why = None if worker.setting.device == "cpu" else f"they need engine.device = 'cpu', not '{worker.setting.device}'"
+    why = why or unnamed(named, "set engine.executor = 'local'")
+    if why is not None:
+        raise SpecError(f"engine.executor: workers of a Ray cluster cannot be told of this experiment: {why}")
+    blocks = -(-worker.setting.per_round // (experiment.engine.block or 1))
+    return Cluster(worker, named.tables(), None if asked == "auto" else asked, blocks, cores())
+
+
 def cores() -> int:
     """The cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -57,12 +72,12 @@ def client_work(worker: Worker) -> float:
     return worker.setting.dim * most * (clients.batch_size if clients.local_epochs is None else max(1.0, samples))
 
 
-def unnamed(experiment: Experiment) -> str | None:
+def unnamed(experiment: Experiment, instead: str = "set engine.workers = 1") -> str | None:
     """Why the resolved spec does not say all there is to the experiment; None if it does.
 
     A worker process loads the spec as a later `dragfl resume` would, so an object without a name cannot reach it.
     """
-    way_out = "give module:attr of what can be imported, or set engine.workers = 1"
+    way_out = f"give module:attr of what can be imported, or {instead}"
     tables = experiment.tables()
     local = next((word for word in _words(tables) if word.startswith(("__main__:", "object:"))), None)
     if local is not None:
