@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from dragfl.training.loop import Loop
 from dragfl.types import Algorithm, Attack, Now, Setting
 from dragfl.vector import FlatModel, addressed
 
-BLOCK_BYTES = 16 << 20  # updates folded together take about this much memory
+BLOCK_BYTES = 32 << 20  # updates folded together take about this much memory
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Federation:
     def algorithm(self) -> Algorithm:
         return self.experiment.algorithm
 
-    @property
+    @cached_property
     def initial_norm(self) -> float:
         return norm(self.initial)
 

@@ -22,7 +22,7 @@ from dragfl.experiment.spec import Experiment, load
 
 WORTH = 7e10
 ROUND_WORTH = 1e8
-PIECE_WORTH = 1e7  # clients are dealt to workers in pieces of about a millisecond or more
+PIECE_WORTH = 2e8  # clients are dealt to workers in pieces of some milliseconds, to save messages
 
 
 def choose(experiment: Experiment, worker: Worker) -> Executor:
