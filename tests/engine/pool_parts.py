@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from dragfl.aggregates import Mean
 from dragfl.types import Now, Partial, Setting, Updates, View
 
 IN_WORKER = Path(sys.argv[0]).stem in ("child", "default_worker")  # of the pool, of Ray
@@ -91,6 +92,30 @@ class First:
 
     def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
         return (partial.sums["first"] / partial.sums["blocks"]).float(), None, {}
+
+
+@dataclass(frozen=True)
+class Weighing(Mean):
+    """A rule whose plan is no dataclass, so that it stays in the process that made it."""
+
+    def begin(self, state: Any, now: Now, given: Any, setting: Setting) -> Any:
+        return {"round": torch.tensor(float(now.t))}
+
+    def fold(self, plan: Any, block: Updates) -> Partial:
+        assert not IN_WORKER
+        return super().fold(plan, replace(block, delta=block.delta * (1.0 + plan["round"])))
+
+
+@dataclass(frozen=True)
+class FragileMean(Mean):
+    """Dies in a worker process as it folds, once."""
+
+    def fold(self, plan: Any, block: Updates) -> Partial:
+        once = Path(os.environ.get("POOL_TEST", "/nowhere")) / "die once folding"
+        if IN_WORKER and once.exists():
+            once.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fold(plan, block)
 
 
 class Strong:
