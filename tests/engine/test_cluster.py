@@ -85,8 +85,12 @@ def test_two_nodes_and_a_worker_killed_in_mid_round(
 ) -> None:
     """Every block is trained and folded elsewhere, one worker dies in the second round: not a bit differs."""
     changes: dict[str, Any] = {"model": FRAGILE, "algorithm": {"name": "scaffold"}}
-    sizes = []
-    ordered = hands.Crew.ordered
+    sizes, placed = [], []
+    ordered, packed = hands.Crew.ordered, hands.packed
+
+    def noted(value: Any) -> Any:
+        placed.append(type(value))
+        return packed(value)
 
     def weighed(crew: Any, tasks: Any) -> Iterator[Any]:
         for answer in ordered(crew, tasks):
@@ -94,6 +98,7 @@ def test_two_nodes_and_a_worker_killed_in_mid_round(
             yield answer
 
     monkeypatch.setattr(hands.Crew, "ordered", weighed)
+    monkeypatch.setattr(hands, "packed", noted)
     with dragfl.simulate(on_ray(**changes)) as simulation, caplog.at_level(logging.WARNING, "dragfl"):
         records = [simulation.step()]
         wait_until(lambda: both_at_work(simulation))
@@ -105,6 +110,7 @@ def test_two_nodes_and_a_worker_killed_in_mid_round(
         records.append(simulation.step())
         found = kept(simulation, records)
     assert found == played(digits(1, **changes))
+    assert placed.count(dragfl.Dataset) == 1, "the data travel once, for all workers to come"
     assert 0 < max(sizes) <= 8 * 4 * simulation.federation.setting.dim, "sums, whatever the size of a block"
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in first))
     assert capfd.readouterr() == ("", "")
