@@ -17,7 +17,7 @@ import pytest
 from torch import nn
 
 import dragfl
-from dragfl.engine.executors import hands, session
+from dragfl.engine.executors import desk, hands, session
 from dragfl.engine.executors.cluster import Cluster
 from dragfl.engine.executors.parcel import Array
 from dragfl.errors import Interrupted, SpecError
@@ -212,6 +212,15 @@ def test_an_interrupt_in_mid_round_starts_anew(nodes: Any, monkeypatch: pytest.M
         assert simulation.federation.executor._crew is None and not session.ray().is_initialized()
         records += simulation
         assert kept(simulation, records) == played(digits(1))
+
+
+@pytest.mark.slow
+def test_a_worker_of_another_kind_is_told_of(
+    nodes: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hands, "machine", lambda: desk.machine() | {"torch": "1.0"})
+    played(on_ray(rounds=1))
+    assert len(caplog.messages) == 1 and "and this machine 1.0: the last bits" in caplog.text
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ from dragfl.engine.folding import Folded
 from dragfl.engine.worker import Job, Score, Sent, Worker
 
 Answer = tuple[Any, ...]
+
+
+def machine() -> dict[str, str]:
+    """What the last bits of a result depend on."""
+    versions = {name: version(name) for name in ("dragfl", "torch", "numpy")}
+    return versions | {"CPU": torch.backends.cpu.get_cpu_capability()}
 
 
 class Desk:
@@ -43,7 +50,7 @@ class Desk:
             if Path(process["folder"]).is_dir():  # as on this machine, or on one that shares its files
                 os.chdir(process["folder"])
             self._worker = equip(load(tables), unpacked(dataset, shared=True))[1]
-            return ("done", os.getpid())
+            return ("done", os.getpid(), machine())
         except Exception as error:
             return ("failed", *described(error))
 

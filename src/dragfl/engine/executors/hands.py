@@ -16,7 +16,7 @@ from typing import Any
 
 from dragfl.data.dataset import Dataset
 from dragfl.engine.executors.children import DEPTH, TRIES, rebuilt
-from dragfl.engine.executors.desk import Desk
+from dragfl.engine.executors.desk import Desk, machine
 from dragfl.engine.executors.parcel import packed
 from dragfl.engine.executors.session import Session, ray
 from dragfl.errors import DataError, DragflError, Interrupted, SpecError
@@ -73,6 +73,7 @@ class Crew:
         self._waiting: deque[Task] = deque()
         self._deaths: Counter[Task] = Counter()  # by the task in work
         self._stillborn = 0  # that were lost before they were ready, since the last that was
+        self._told: set[str] = set()  # how workers differ from this machine
         self._call = 0
         self._common: Any = None
 
@@ -145,6 +146,7 @@ class Crew:
             if kind == "failed":
                 self._refuse(rebuilt(*rest))
             hand.process, self._stillborn = rest[0], 0
+            self._compare(rest[1])
             return {}
         if asked.call != self._call:  # of a call that nobody looks at any more
             return {}
@@ -170,6 +172,17 @@ class Crew:
             )
         doing = f", and {task.what} done again" if task else ""
         log.warning("a worker of the Ray cluster was lost (%s); another is started%s", how, doing)
+
+    def _compare(self, there: Mapping[str, str]) -> None:
+        here = machine()
+        for what in sorted(here.keys() - self._told):
+            if there[what] != here[what]:
+                self._told.add(what)
+                log.warning(
+                    "a worker of the Ray cluster has %s %s and this machine %s: the last bits may depend on who "
+                    "trains which block",
+                    what, there[what], here[what],
+                )  # fmt: skip
 
     def _refuse(self, error: Exception) -> None:
         if isinstance(error, SpecError | DataError):
