@@ -22,7 +22,7 @@ from dragfl.rng import key, rng
 from dragfl.training.batches import draw, steps_in
 from dragfl.training.choose import Trainer
 from dragfl.training.choose import make as make_trainer
-from dragfl.training.loop import Loop
+from dragfl.training.loop import Loop, Share
 from dragfl.types import Affine, Aggregate, Attack, Correction, Done, Now, Plan, Setting, State, Updates, View
 
 
@@ -107,23 +107,24 @@ class Worker:
         k = len(job.clients)
         self.loop.buffers = job.sent.get(BUFFERS)
         delta = torch.empty(k, self.setting.dim, device=job.w.device) if out is None else out
-        loss, steps, states, extras, weight = [], [], [], [], []
-        for i, m in enumerate(job.clients):
-            x, y, mine = self._samples(job, m)
-            count = self._steps(job.now.seed, m, len(mine))
-            batches = draw(job.now.rng("batch", m), len(mine), count, self.clients.batch_size, self.clients.sampling)
-            affine = self.correction.affine(job.states[i], job.sent, job.now)
-            rows = [mine[batch] for batch in batches]
-            _address_forward(job.now, m)
-            loss.append(self.trainer.train(job.w, x, y, rows, job.now.lr, affine, delta[i]))
+        loss, steps, done, states, extras, weight = [], [], [], [], [], []
+        for first in range(0, k, self.trainer.group):
+            members = range(first, min(k, first + self.trainer.group))
+            shares = []
+            for i in members:
+                share, mine = self._share(job, i)
+                shares.append(share)
+                gradient = partial(self.loop.gradient, job.w, share.x, share.y, mine, self.test_block)
+                steps.append(len(share.batches))
+                weight.append(float(len(mine)))
+                done.append(Done(delta[i], len(share.batches), job.now.lr, len(mine), gradient))
+            _address_forward(job.now, job.clients[first])
+            loss += self.trainer.train_group(job.w, shares, job.now.lr, delta[first : members.stop])
             own = {} if self.loop.buffers is None else {BUFFERS: self.loop.model.b.clone()}
-            gradient = partial(self.loop.gradient, job.w, x, y, mine, self.test_block)
-            done = Done(delta[i], count, job.now.lr, len(mine), gradient)
-            extra, state = self.correction.client_finish(done, job.states[i], job.sent, job.now)
-            steps.append(count)
-            states.append(state)
-            extras.append({**extra, **own})
-            weight.append(float(len(mine)))
+            for i in members:
+                extra, state = self.correction.client_finish(done[i], job.states[i], job.sent, job.now)
+                states.append(state)
+                extras.append({**extra, **own})
         updates = Updates(
             delta,
             torch.tensor(weight, dtype=torch.float64, device=delta.device),
@@ -132,6 +133,15 @@ class Worker:
             torch.tensor(steps),
         )
         return Sent(self._crafted(job, updates), tuple(loss), tuple(steps), tuple(states))
+
+    def _share(self, job: Job, i: int) -> tuple[Share, NDArray[np.int64]]:
+        """What a client of the block trains on in this round, and all its rows."""
+        m = job.clients[i]
+        x, y, mine = self._samples(job, m)
+        count = self._steps(job.now.seed, m, len(mine))
+        batches = draw(job.now.rng("batch", m), len(mine), count, self.clients.batch_size, self.clients.sampling)
+        affine = self.correction.affine(job.states[i], job.sent, job.now)
+        return Share(x, y, [mine[batch] for batch in batches], affine), mine
 
     def fold(self, job: Job, plan: Plan) -> Folded:
         """Train a block and fold it: of its updates only sums are left."""

@@ -10,13 +10,18 @@ from torch import Tensor, nn
 
 from dragfl.errors import SpecError
 from dragfl.training.dense import Dense, is_dense
-from dragfl.training.loop import Loop
+from dragfl.training.loop import Loop, Share
 from dragfl.types import Affine
 
 Trainer = Literal["auto", "reference", "dense", "channels_last"]
 
 
 class Trains(Protocol):
+    @property
+    def group(self) -> int:
+        """Clients that are trained together, if they stand together in a block."""
+        ...
+
     def train(
         self,
         w0: Tensor,
@@ -28,6 +33,8 @@ class Trains(Protocol):
         out: Tensor,
         accumulate: bool = False,
     ) -> float: ...
+
+    def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]: ...
 
 
 def choose(asked: Trainer, module: nn.Module) -> Trainer:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -33,19 +34,40 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as nnf
 
-from dragfl.training.loop import Loop
-from dragfl.types import Affine
+from dragfl.training.loop import Loop, Share
+from dragfl.types import Affine, spans
 
 through_relu = torch.ops.aten.threshold_backward  # (error above, h = relu(z), 0): the error at z
 
 
-@dataclass(frozen=True)
-class Layer:
-    weight: Tensor  # (out, in); a view into a flat vector
-    bias: Tensor | None
+class Layer(NamedTuple):
+    """Views into a flat vector, or of g clients at once with a leading axis."""
+
+    weight: Tensor  # (out, in)
+    bias: Tensor | None  # (out,)
 
     def __call__(self, h: Tensor) -> Tensor:
-        return nnf.linear(h, self.weight, self.bias)
+        if self.weight.ndim == 2:
+            return nnf.linear(h, self.weight, self.bias)
+        if self.bias is None:
+            return torch.bmm(h, self.weight.mT)
+        return torch.baddbmm(self.bias.unsqueeze(1), h, self.weight.mT)
+
+    @property
+    def parts(self) -> list[Tensor]:
+        return [part for part in self if part is not None]
+
+    def copies(self, clients: int) -> Layer:
+        """One for every client, in memory of their own."""
+        made = [part.expand(clients, *part.shape).clone() for part in self.parts]
+        return Layer(made[0], made[1] if self.bias is not None else None)
+
+    def descend(self, delta: Tensor, h: Tensor, rate: float) -> None:
+        """Move along the gradient of this layer: delta^T h, and the sum of delta for the bias."""
+        step = self.weight.addmm_ if self.weight.ndim == 2 else self.weight.baddbmm_
+        step(delta.mT, h, alpha=rate)
+        if self.bias is not None:
+            self.bias.add_(delta.sum(-2), alpha=rate)
 
 
 def is_dense(module: nn.Module) -> bool:
@@ -77,19 +99,27 @@ def pays(samples: int, first: Layer) -> bool:
 
 
 class Dense:
-    """The trainer of fully connected networks; what it cannot do itself it leaves to the reference loop."""
+    """The trainer of fully connected networks; what it cannot do itself it leaves to the reference loop.
+
+    Clients alike in all but their data are trained together, `group` at a time: the matrices are so small that a call
+    costs as much as the numbers in it.
+    """
+
+    group = 4
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
+        linear = [part for part in loop.model.module.modules() if isinstance(part, nn.Linear)]
+        self._biased = [part.bias is not None for part in linear]
         self._layers = self._layers_in(loop.model.w)
-        first = self._layers[0]
-        self._rest = first.weight.numel() + (0 if first.bias is None else first.bias.numel())  # where layer 2 begins
+        self._classes = self._layers[-1].weight.shape[0]
 
-    def _layers_in(self, vector: Tensor) -> list[Layer]:
-        """The layers of a flat vector, as views."""
-        linear = [part for part in self._loop.model.module.modules() if isinstance(part, nn.Linear)]
-        views = iter(self._loop.model.views(vector))
-        return [Layer(next(views), None if part.bias is None else next(views)) for part in linear]
+    def _layers_in(self, vectors: Tensor) -> list[Layer]:
+        """The layers of a flat vector, or of several at once (g, d), as views."""
+        model, lead = self._loop.model, vectors.shape[:-1]
+        parts = zip(spans(model.segments), model.shapes, strict=True)
+        views = (vectors[..., a:b].view(*lead, *shape) for (a, b), shape in parts)
+        return [Layer(next(views), next(views) if biased else None) for biased in self._biased]
 
     def train(
         self,
@@ -103,75 +133,91 @@ class Dense:
         accumulate: bool = False,
     ) -> float:
         """As `Loop.train`."""
-        if accumulate or affine.anchor or self._loop.double_softmax:
+        if accumulate:
             return self._loop.train(w0, x, y, batches, lr, affine, out, accumulate)
-        rows = torch.from_numpy(np.concatenate(batches)).to(x.device)
-        xs = self._loop.dataset.inputs(x.index_select(0, rows)).flatten(1)
-        ys = y.index_select(0, rows)
-        steps = _Steps(ys, [len(batch) for batch in batches], self._layers[-1].weight.shape[0], lr, affine)
+        return self.train_group(w0, [Share(x, y, batches, affine)], lr, out.unsqueeze(0))[0]
+
+    def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]:
+        """Train every client from w0 and write its update to its row of `out`; their mean training losses."""
+        head = shares[0]
+        if head.affine.anchor or self._loop.double_softmax:
+            return self._loop.train_group(w0, shares, lr, out)
+        if not all(_alike(head, share) for share in shares[1:]):
+            return [self.train_group(w0, [s], lr, row.unsqueeze(0))[0] for s, row in zip(shares, out, strict=True)]
+        rows = [torch.from_numpy(np.concatenate(share.batches)).to(w0.device) for share in shares]
+        x = torch.stack([share.x.index_select(0, index) for share, index in zip(shares, rows, strict=True)])
+        y = torch.stack([share.y.index_select(0, index) for share, index in zip(shares, rows, strict=True)])
+        inputs = self._loop.dataset.inputs(x.flatten(0, 1)).view(*y.shape, -1)
+        steps = _Steps(nnf.one_hot(y, self._classes).float(), head.sizes, lr, head.affine, _shifts(shares))
         with torch.no_grad():
-            train = self._around_the_first if pays(len(xs), self._layers[0]) else self._in_place
-            logits = train(w0, xs, steps, out)
-            losses = nnf.cross_entropy(torch.cat(logits), ys, reduction="none")
-            return float(losses @ steps.shares) / len(batches)
+            alone = pays(y.shape[1], self._layers[0])
+            logits = (self._around_the_first if alone else self._in_place)(w0, inputs, steps, out)
+            losses = nnf.cross_entropy(torch.cat(logits, 1).flatten(0, 1), y.flatten(), reduction="none")
+            means: list[float] = (losses.view_as(y) @ steps.weights / len(head.sizes)).tolist()
+            return means
 
     def _in_place(self, w0: Tensor, x: Tensor, steps: _Steps, out: Tensor) -> list[Tensor]:
-        """Every layer written in every step."""
-        w = self._loop.model.w.copy_(w0)
+        """Every layer written in every step, one client after the other: together they would not fit into the cache."""
+        w = self._loop.model.w
         logits = []
-        for xb, (target, share) in zip(torch.split(x, steps.sizes), steps, strict=True):
-            scores, deltas, inputs = backward(self._layers, xb, target, share)
-            steps.pull(w, w0)
-            steps.descend(self._layers, deltas, inputs)
-            logits.append(scores)
-        torch.sub(w, w0, out=out)
-        return logits
+        for i, own in enumerate(steps.each()):
+            w.copy_(w0)
+            scores = []
+            for xb, (target, share) in zip(torch.split(x[i], steps.sizes), own, strict=True):
+                score, deltas, inputs = backward(self._layers, xb, target, share)
+                own.pull([w], [w0], [] if own.shift is None else [own.shift])
+                own.descend(self._layers, deltas, inputs)
+                scores.append(score)
+            torch.sub(w, w0, out=out[i])
+            logits.append(torch.cat(scores))
+        return [torch.stack(logits)]
 
     def _around_the_first(self, w0: Tensor, x: Tensor, steps: _Steps, out: Tensor) -> list[Tensor]:
         """The first layer left alone, its update made of samples and their errors."""
         affine, rate, keep = steps.affine, -steps.lr * steps.affine.scale, 1.0 - steps.lr * steps.affine.prox
-        first, made, later = self._layers_in(w0)[0], self._layers_in(out)[0], self._layers[1:]
-        w, w_start = self._loop.model.w[self._rest :].copy_(w0[self._rest :]), w0[self._rest :]
-        Z, K = first(x), x @ x.t()
+        (first, *start), made = self._layers_in(w0), self._layers_in(out)
+        later = [layer.copies(len(x)) for layer in start]
+        shift = [] if steps.shift is None else self._layers_in(steps.shift)
+        weights, origins, pulls = _parts(later), _parts(start), _parts(shift[1:])
+        Z, K = first(x), torch.bmm(x, x.mT)
         if first.bias is not None:
             K += 1.0
         D = torch.empty_like(Z)
-        shift = self._layers_in(affine.shift)[0] if affine.shift is not None else None
-        shifted = None if shift is None else shift(x)
+        shifted = shift[0](x) if shift else None
         learnt, logits, a = 0.0, [], 0  # `learnt` is s_u
         for target, share in steps:
-            b = a + len(target)
-            z = Z[a:b]
-            if a:
-                z.addmm_(K[a:b, :a], D[:a], alpha=rate)
-            if shifted is not None and a:
-                z.add_(shifted[a:b], alpha=learnt)
+            b = a + target.shape[1]
+            z = torch.baddbmm(Z[:, a:b], K[:, a:b, :a], D[:, :a], alpha=rate) if a else Z[:, a:b].contiguous()
+            if shifted is not None:
+                z.add_(shifted[:, a:b], alpha=learnt)
             if later:
                 h = z.relu_()
                 scores, deltas, inputs = backward(later, h, target, share)
-                through_relu.grad_input(deltas[0] @ later[0].weight, h, 0.0, grad_input=D[a:b])
-                steps.pull(w, w_start, self._rest)
+                through_relu.grad_input(torch.bmm(deltas[0], later[0].weight), h, 0.0, grad_input=D[:, a:b])
+                steps.pull(weights, origins, pulls)
                 steps.descend(later, deltas, inputs)
             else:
                 scores = z
-                D[a:b] = error(z, target, share)
+                D[:, a:b] = error(z, target, share)
             if affine.prox:
-                D[:a] *= keep
+                D[:, :a] *= keep
             learnt = keep * learnt - steps.lr
             logits.append(scores)
             a = b
-        torch.addmm(made.weight, D.t(), x, beta=0.0, alpha=rate, out=made.weight)
-        if made.bias is not None:
-            torch.sum(D, 0, out=made.bias).mul_(rate)
-        torch.sub(w, w_start, out=out[self._rest :])
-        if affine.shift is not None:
-            out[: self._rest].add_(affine.shift[: self._rest], alpha=learnt)
+        for i in range(len(x)):
+            torch.addmm(made[0].weight[i], D[i].t(), x[i], beta=0.0, alpha=rate, out=made[0].weight[i])
+        if made[0].bias is not None:
+            torch.sum(D, 1, out=made[0].bias).mul_(rate)
+        for part, pull in zip(made[0].parts, shift[0].parts if shift else [], strict=bool(shift)):
+            part.add_(pull, alpha=learnt)
+        for change, mine, theirs in zip(_parts(made[1:]), weights, origins, strict=True):
+            torch.sub(mine, theirs, out=change)
         return logits
 
 
 def error(logits: Tensor, target: Tensor, share: float) -> Tensor:
     """The gradient of the mean cross-entropy by the logits."""
-    return logits.softmax(1).sub_(target).mul_(share)
+    return logits.softmax(-1).sub_(target).mul_(share)
 
 
 def backward(layers: list[Layer], x: Tensor, target: Tensor, share: float) -> tuple[Tensor, list[Tensor], list[Tensor]]:
@@ -186,35 +232,63 @@ def backward(layers: list[Layer], x: Tensor, target: Tensor, share: float) -> tu
     return logits, deltas[::-1], inputs
 
 
+def _parts(layers: list[Layer]) -> list[Tensor]:
+    return [part for layer in layers for part in layer.parts]
+
+
+def _alike(one: Share, other: Share) -> bool:
+    """Whether two clients differ in nothing but their data and shift."""
+    a, b = one.affine, other.affine
+    return (
+        one.sizes == other.sizes
+        and (a.scale, a.prox, a.anchor, a.shift is None) == (b.scale, b.prox, b.anchor, b.shift is None)
+        and (one.x.dtype, one.x.shape[1:]) == (other.x.dtype, other.x.shape[1:])
+    )
+
+
+def _shifts(shares: list[Share]) -> Tensor | None:
+    """(g, d) what each client's direction is shifted by; one vector for all is not copied."""
+    found = [share.affine.shift for share in shares if share.affine.shift is not None]
+    if not found:
+        return None
+    same = all(shift is found[0] for shift in found)
+    return found[0].expand(len(found), -1) if same else torch.stack(found)
+
+
 @dataclass
 class _Steps:
-    """The local steps of a client: (one-hot labels, 1 / batch size) of each, and how a step moves what it moves."""
+    """The local steps of g clients, or of one: (one-hot labels, 1 / batch size) of each, and what a step moves."""
 
-    y: Tensor
+    targets: Tensor  # (g, n, classes)
     sizes: list[int]
-    classes: int
     lr: float
     affine: Affine
+    shift: Tensor | None  # (g, d)
 
     @property
-    def shares(self) -> Tensor:
+    def weights(self) -> Tensor:
         """(n,) the weight of each sample in the mean loss of its step."""
-        return torch.cat([self.y.new_full((size,), 1.0 / size, dtype=torch.float32) for size in self.sizes])
+        return torch.cat([self.targets.new_full((size,), 1.0 / size) for size in self.sizes])
 
     def __iter__(self) -> Iterator[tuple[Tensor, float]]:
-        targets = nnf.one_hot(self.y, self.classes).float()
-        return zip(torch.split(targets, self.sizes), (1.0 / size for size in self.sizes), strict=True)
+        targets = torch.split(self.targets, self.sizes, dim=-2)
+        return zip(targets, (1.0 / size for size in self.sizes), strict=True)
 
-    def pull(self, w: Tensor, w0: Tensor, first: int = 0) -> None:
-        """The part of the direction that needs no gradient, on all of w, which begins at `first` in the model."""
+    def each(self) -> Iterator[_Steps]:
+        """The steps of one client after the other."""
+        for i, targets in enumerate(self.targets):
+            shift = None if self.shift is None else self.shift[i]
+            yield _Steps(targets, self.sizes, self.lr, self.affine, shift)
+
+    def pull(self, weights: list[Tensor], origins: list[Tensor], shifts: list[Tensor]) -> None:
+        """The part of the direction that needs no gradient."""
         if self.affine.prox:
-            w.lerp_(w0, self.lr * self.affine.prox)  # w - lr prox (w - w0)
-        if self.affine.shift is not None:
-            w.add_(self.affine.shift[first:], alpha=-self.lr)
+            for w, w0 in zip(weights, origins, strict=True):
+                w.lerp_(w0.expand_as(w), self.lr * self.affine.prox)  # w - lr prox (w - w0)
+        for w, shift in zip(weights, shifts, strict=False):
+            w.add_(shift, alpha=-self.lr)
 
     def descend(self, layers: list[Layer], deltas: list[Tensor], inputs: list[Tensor]) -> None:
         rate = -self.lr * self.affine.scale
         for layer, delta, h in zip(layers, deltas, inputs, strict=True):
-            layer.weight.addmm_(delta.t(), h, alpha=rate)
-            if layer.bias is not None:
-                layer.bias.add_(delta.sum(0), alpha=rate)
+            layer.descend(delta, h, rate)

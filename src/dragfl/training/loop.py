@@ -8,6 +8,7 @@ with g the gradient of this minibatch and the rest from the correction (1, 0, 0,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -20,9 +21,25 @@ from dragfl.types import Affine
 from dragfl.vector import FlatModel
 
 
+@dataclass(frozen=True)
+class Share:
+    """What one client trains on: rows of (x, y), a batch for every step."""
+
+    x: Tensor
+    y: Tensor
+    batches: list[NDArray[np.int64]]
+    affine: Affine
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(batch) for batch in self.batches]
+
+
 @dataclass
 class Loop:
     """Trains one client at a time in its model's own memory."""
+
+    group: ClassVar[int] = 1
 
     model: FlatModel
     dataset: Dataset
@@ -85,6 +102,10 @@ class Loop:
                     p.add_(g, alpha=-lr)
         torch.sub(model.w, w0, out=out)
         return float(total) / len(batches)
+
+    def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]:
+        """Train every client from w0 and write its update to its row of `out`; their mean training losses."""
+        return [self.train(w0, s.x, s.y, s.batches, lr, s.affine, row) for s, row in zip(shares, out, strict=True)]
 
     def _anchored(self, grads: list[Tensor], w0: Tensor, x: Tensor, y: Tensor, affine: Affine) -> list[Tensor]:
         """scale g(w) + anchor g(w0) on one minibatch: the second gradient is taken at w0 and the model put back."""

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 
 from torch import Tensor
 
@@ -35,7 +35,7 @@ class Pool:
         self, worker: Worker, tables: Mapping[str, object], workers: int, piece: int, reusable: bool, sure: bool
     ) -> None:
         self._alone, self._setting, self._test_blocks = InProcess(worker), worker.setting, worker.test_blocks
-        self._rule = worker.aggregate
+        self._rule, self._group = worker.aggregate, worker.trainer.group  # clients of a group are not parted
         self._hire: Callable[[], Crew] = lambda: Crew(workers, tables, reusable)
         self._workers, self._piece, self._sure = workers, piece, sure
         self._crew: Crew | None = None
@@ -96,9 +96,11 @@ class Pool:
                 call.release()
 
     def _cut(self, clients: int) -> list[int]:
-        """The sizes of the pieces of a block: as many for each worker, as equal as can be, and not too small."""
-        pieces = min(clients, self._workers * -(-clients // (self._workers * self._piece)))
-        return [clients * (i + 1) // pieces - clients * i // pieces for i in range(pieces)]
+        """The sizes of the pieces of a block: about as many for each worker and about equal, of whole groups."""
+        groups = -(-clients // self._group)
+        pieces = min(groups, self._workers * -(-clients // (self._workers * self._piece)))
+        ends = [min(clients, groups * i // pieces * self._group) for i in range(pieces + 1)]
+        return [end - start for start, end in pairwise(ends)]
 
     def _learn(self, block: Open) -> None:
         """What came with the answers of this block has room in the slots of the next call."""
