@@ -33,13 +33,12 @@ def measure(work: Work, tick: Tick = silent, few: int = FEW, algorithm: str = "d
     for count in (few, work.per_round):
         tick(f"memory of {count:,} clients a round")
         found[count] = _peak(replace(work, per_round=count), algorithm, cores())
-    base, rows = f"{few} clients", []
+    base, how, rows = f"{few} clients", f"{cores()} workers", []
     for count, peak in found.items():
         limits = {base: LIMIT} if count != few else {}
         ratios = {base: peak / found[few]}
-        how = f"{cores()} workers"
-        rows.append(Row(f"dragfl, {algorithm}, {count:,} a round", "dragfl", how, peak, peak, peak, ratios, limits))
-    title = f"peak anonymous memory of {ROUNDS} rounds, of {work.clients:,} clients"
+        rows.append(Row(f"{algorithm}, {count:,} clients a round", "dragfl", how, peak, peak, peak, ratios, limits))
+    title = f"peak anonymous memory of {ROUNDS} rounds, {how}"
     return Panel(work.name, title, tuple(rows), (base,), 1, unit="MB")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from benchmarks.works import SEED
 from dragfl.experiment.machine import describe_machine
 from dragfl.types import Setting
 
+BUSY = 0.5  # a load above which ratios are not to be trusted
 Kind = Literal["floor", "bare", "dragfl", "peer"]  # who a row is; the figure gives each a colour
 
 
@@ -44,6 +46,15 @@ class Panel:
     repeats: int
     notes: tuple[str, ...] = ()
     unit: str = "ms"  # of what is shown; times are kept in seconds
+
+    def label(self, row: Row) -> str:
+        """The name of a row, and what it ran on where that differs; else the title says it."""
+        return row.name if len({other.how for other in self.rows}) == 1 else f"{row.name}, {row.how}"
+
+    def value(self, row: Row) -> str:
+        """The median in the unit of the panel: one digit after the point, none where there are three before it."""
+        value = row.median * (1e3 if self.unit == "ms" else 1.0)
+        return f"{value:.{1 if value < 100 else 0}f}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,7 @@ def panel_of(table: Mapping[str, Any]) -> Panel:
 
 
 def about() -> dict[str, Any]:
-    """Where and with what it was measured."""
+    """Where and with what it is measured; the load says whether others were at work on the machine."""
     machine = describe_machine(SEED, Setting(dim=0, clients=1, per_round=1, segments=(0, 0)))
     del machine["parameters"]
-    return {"machine": machine}
+    return {"machine": machine, "load": round(os.getloadavg()[0], 2)}

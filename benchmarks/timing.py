@@ -13,7 +13,7 @@ import torch
 
 PAUSE_S = 0.01  # threads of the contender before may spin for a while before they sleep
 
-Tick = Callable[[str], None]  # called with the name of who is next
+Tick = Callable[[str], None]  # told who is next
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ def silent(_: str) -> None:
 def interleave(contenders: Mapping[str, Callable[[], object]], repeats: int, tick: Tick = silent) -> dict[str, Times]:
     """All of them run once, then once more, in a new order each time: a slow spell hits them alike."""
     for name, work in contenders.items():
-        tick(name)
+        tick(f"{name}, warming up")
         work()  # warm caches and allocators
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     order, draws = list(contenders), random.Random(0)
-    for _ in range(repeats):
+    for turn in range(repeats):
         draws.shuffle(order)
         for name in order:
-            tick(name)
+            tick(f"{name}, turn {turn + 1} of {repeats}")
             time.sleep(PAUSE_S)
             started = time.perf_counter()
             contenders[name]()

@@ -32,9 +32,9 @@ SHAPES = (
 )
 
 
-def measure(repeats: int, tick: Tick = silent, shapes: tuple[Work, ...] = SHAPES) -> list[Panel]:
+def measure(repeats: int, tick: Tick = silent, shapes: tuple[Work, ...] | None = None) -> list[Panel]:
     """A panel for each shape: rounds of a few clients in one process."""
-    return [_panel(work, repeats, tick) for work in shapes]
+    return [_panel(work, repeats, tick) for work in shapes or SHAPES]
 
 
 def _panel(work: Work, repeats: int, tick: Tick) -> Panel:

@@ -1,6 +1,7 @@
 """Write the tables of parts into README.md and docs/*.md, read off the parts themselves: python docs/make_tables.py
 
-A table stands between `<!-- table: KIND -->` and `<!-- end table -->`, KIND being one of `dragfl list`.
+A table stands between `<!-- table: KIND -->` and `<!-- end table -->`, KIND being one of `dragfl list`, or `speed` for
+the numbers of docs/speed/bench.json.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from dragfl.cli.bench import part
 from dragfl.cli.listing import rows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -16,6 +18,9 @@ PLACE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end table -->)", re.DOTAL
 
 def table(kind: str) -> str:
     """The parts of a kind as a Markdown table."""
+    if kind == "speed":
+        page: str = part("markdown").page(ROOT / "docs" / "speed" / "bench.json")
+        return page
     lines = ["| name | what | settings (default) |", "|---|---|---|"]
     for name, what, settings in rows(kind):
         cells = (f"`{name}`", what.replace("|", "\\|"), settings or "—")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +26,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "bench",
         help="measure speed against the bare kernels, a plain PyTorch loop, and libraries that are installed",
-        description="Contenders take turns in one run; medians and their ratios are printed and written as JSON. "
+        description="Contenders take turns in one run; medians and ratios are printed, written as JSON and drawn. "
         "W1, W2: rounds of the MLP; W3: rounds of the CNN; W4: aggregation; "
         "W5: 10,000 clients a round; aggregators: robust rules against ByzFL; trainers: every way to train, by shape.",
     )
     command.add_argument("what", nargs="*", metavar="WORK", help=f"of {', '.join(WORKS)}; default: W1 to W5")
     command.add_argument("--repeats", type=int, default=REPEATS, help=f"turns of each contender (default: {REPEATS})")
-    command.add_argument("--out", type=Path, default=Path("bench"), help="where bench.json goes (default: bench)")
+    command.add_argument(
+        "--out", type=Path, default=Path("bench"), help="for bench.json and bench.png (default: bench)"
+    )
     command.set_defaults(run=run)
 
 
@@ -42,8 +45,11 @@ def run(args: argparse.Namespace) -> int:
     if unknown or args.repeats < 1:
         wrong = f"unknown work '{unknown[0]}'; give" if unknown else f"--repeats {args.repeats}; give 1 or more, and"
         raise SpecError(f"bench: {wrong} some of {', '.join(WORKS)}")
-    console = Console()
-    panels = []
+    console, panels, about = Console(), [], part("results").about()
+    if about["load"] > part("results").BUSY:
+        console.print(
+            f"load {about['load']}: others are at work on this machine, and ratios may be off", style="yellow"
+        )
     for name in args.what or WORKS[:5]:
         with _progress(console, name) as tick:
             found = part("measure").measure(name, args.repeats, tick)
@@ -53,12 +59,16 @@ def run(args: argparse.Namespace) -> int:
             for panel in found:
                 _print(console, panel)
         panels += found
-    args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / "bench.json"
-    about = part("results").about()
-    path.write_text(json.dumps({**about, "panels": [asdict(panel) for panel in panels]}, indent=1) + "\n")
-    print(f"written: {path}")
+        _write(args.out, about, panels)  # after every work: the next one may take long
     return 0
+
+
+def _write(out: Path, about: dict[str, Any], panels: list[Any]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    table = {**about, "panels": [asdict(panel) for panel in panels]}
+    (out / "bench.json").write_text(json.dumps(table, indent=1) + "\n")
+    drawn = find_spec("matplotlib") is not None and part("figure").draw(panels, out / "bench.png")
+    print(f"written: {out / 'bench.json'}{' and bench.png' if drawn else ''}", flush=True)
 
 
 @contextmanager
@@ -81,14 +91,10 @@ def _print(console: Console, panel: Any) -> None:
         table.add_column(heading, justify="right")
     for row in panel.rows:
         ratios = [f"{row.ratios[base]:.2f}" if base in row.ratios else "" for base in panel.bases]
-        table.add_row(f"{row.name} ({row.how})", _number(panel, row), *ratios, _verdict(row))
+        table.add_row(panel.label(row), panel.value(row), *ratios, _verdict(row))
     console.print(table)
     for note in panel.notes:
         console.print(note, highlight=False)
-
-
-def _number(panel: Any, row: Any) -> str:
-    return f"{row.median * (1e3 if panel.unit == 'ms' else 1.0):.1f}"
 
 
 def _matrix(console: Console, panels: list[Any]) -> None:
@@ -101,7 +107,7 @@ def _matrix(console: Console, panels: list[Any]) -> None:
         table.add_column(name, justify="right")
     for panel in panels:
         chosen = panel.notes[0].removeprefix("auto: ")
-        numbers = {row.name: _number(panel, row) for row in panel.rows}
+        numbers = {row.name: panel.value(row) for row in panel.rows}
         best = min(panel.rows, key=lambda row: row.median).name
         cells = [f"[bold]{numbers[name]}[/]" if name == chosen else numbers.get(name, "–") for name in trainers]
         table.add_row(panel.title, *cells, chosen if best == chosen else f"{chosen}, [yellow]not fastest[/]")
