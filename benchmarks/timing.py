@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 PAUSE_S = 0.01  # threads of the contender before may spin for a while before they sleep
+TURN_S = 0.3
 
 Tick = Callable[[str], None]  # told who is next
 
@@ -39,10 +40,17 @@ def silent(_: str) -> None:
 
 
 def interleave(contenders: Mapping[str, Callable[[], object]], repeats: int, tick: Tick = silent) -> dict[str, Times]:
-    """All of them run once, then once more, in a new order each time: a slow spell hits them alike."""
+    """All of them take a turn, then one more, in a new order each time: a slow spell hits them alike.
+
+    A turn is as often as fits into TURN_S, and at least once: what is measured follows upon itself, as rounds do.
+    """
+    times: dict[str, int] = {}
     for name, work in contenders.items():
         tick(f"{name}, warming up")
         work()  # warm caches and allocators
+        started = time.perf_counter()
+        work()
+        times[name] = max(1, int(TURN_S / (time.perf_counter() - started)))
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     order, draws = list(contenders), random.Random(0)
     for turn in range(repeats):
@@ -51,8 +59,9 @@ def interleave(contenders: Mapping[str, Callable[[], object]], repeats: int, tic
             tick(f"{name}, turn {turn + 1} of {repeats}")
             time.sleep(PAUSE_S)
             started = time.perf_counter()
-            contenders[name]()
-            seconds[name].append(time.perf_counter() - started)
+            for _ in range(times[name]):
+                contenders[name]()
+            seconds[name].append((time.perf_counter() - started) / times[name])
     return {name: Times(tuple(values)) for name, values in seconds.items()}
 
 
