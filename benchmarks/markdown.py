@@ -15,7 +15,8 @@ def page(path: Path) -> str:
     told = f"{machine['cpu']}, {machine['cores']} cores; torch {machine['torch']}, Python {machine['python']}"
     head = f"{told}; commit `{machine['git']}`; load of the machine at the start {found['load']:g}.\n"
     busy = "\nOthers were at work on the machine: these numbers are provisional, no target is decided by them.\n"
-    head += busy if found["load"] > BUSY else ""
+    notes = "".join(f"\n{note}\n" for note in found.get("notes", ()))  # by whoever measured
+    head += notes or (busy if found["load"] > BUSY else "")
     return head + "".join(_table(panel_of(panel)) for panel in found["panels"])
 
 
@@ -37,5 +38,6 @@ def _line(cells: list[str]) -> str:
 
 
 def _verdict(row: Row) -> str:
-    limits = ", ".join(f"≤ {limit:g} of {base}" for base, limit in row.limits.items())
-    return "—" if row.met is None else f"{limits}: {'met' if row.met else '**missed**'}"
+    met = {base: row.ratios[base] <= limit for base, limit in row.limits.items()}
+    told = [f"≤ {row.limits[base]:g} of {base}: {'met' if good else '**missed**'}" for base, good in met.items()]
+    return ", ".join(told) or "—"

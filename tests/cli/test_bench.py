@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import dragfl
-from benchmarks import aggregation, aggregators, floor, measure, memory, rounds, trainers
+from benchmarks import aggregation, aggregators, floor, measure, memory, rounds, timing, trainers
 from benchmarks.bare import bare_loop, preload
 from benchmarks.figure import columns, draw
 from benchmarks.markdown import page
@@ -92,14 +92,15 @@ def test_clients_of_the_bare_loop_hold_what_the_work_says() -> None:
     assert [len(rows) for rows in drawn.rows] == [7] * 100
 
 
-def test_turns_are_counted_and_threads_given_back() -> None:
+def test_turns_are_counted_and_threads_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "TURN_S", 0.0)
     calls: list[str] = []
     before = torch.get_num_threads()
     with threads(1):
         found = interleave({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
     assert torch.get_num_threads() == before
     assert len(found["a"].seconds) == 3
-    assert sorted(calls) == 4 * ["a"] + 4 * ["b"]  # one more, to warm up
+    assert sorted(calls) == 5 * ["a"] + 5 * ["b"]  # two more, to warm up and to see how often fits into a turn
     assert Times((4.0, 1.0, 3.0, 2.0)).median == 2.5
     assert Times((4.0, 1.0, 3.0, 2.0, 5.0)).quartiles == (2.0, 4.0)
 
