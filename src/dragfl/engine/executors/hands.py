@@ -137,6 +137,7 @@ class Crew:
         try:
             kind, *rest = ray().get(done[0])
         except ray().exceptions.RayTaskError as error:
+            hand.asked.popleft()
             raise DragflError(f"a worker of the Ray cluster could not answer: {error}") from None
         except ray().exceptions.RayError as error:
             self._replace(hand, error)
@@ -166,9 +167,10 @@ class Crew:
         self._stillborn += not hand.ready
         if self._stillborn >= TRIES or (task is not None and self._deaths[task] >= TRIES):
             what = f"on {task.what}" if task else "before it was ready"
+            why = "is memory short?" if task else "is dragfl installed there?"
             raise Interrupted(
-                f"a worker of the Ray cluster was lost {TRIES} times {what} (the last: {how}); "
-                "is memory short? set engine.executor = 'local' to train on this machine"
+                f"a worker of the Ray cluster was lost {TRIES} times {what} (the last: {how}); {why} "
+                "engine.executor = 'local' trains on this machine"
             )
         doing = f", and {task.what} done again" if task else ""
         log.warning("a worker of the Ray cluster was lost (%s); another is started%s", how, doing)
