@@ -1,4 +1,4 @@
-"""Who runs the blocks of a round: this process, or a pool of worker processes. Both give the same bits.
+"""Who runs the blocks of a round: this process, a pool of worker processes, or a Ray cluster. All give the same bits.
 
 A block is cut, trained and crafted by functions of their arguments alone, draws are addressed, and whatever is summed
 is summed by the caller in block order: so it cannot matter who ran a block, beside which others, or how often.
