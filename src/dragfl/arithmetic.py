@@ -68,7 +68,7 @@ def norms_and_dots(X: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     whole = X.shape[1] - X.shape[1] % PIECE
     runs, dots = [], []
     if whole:  # cut by three calls for all pieces: a call for each would cost as much as its numbers
-        cut = X[:, :whole].view(len(X), -1, PIECE // RUN, RUN).unbind(1)
+        cut = X[:, :whole].view(len(X), whole // PIECE, PIECE // RUN, RUN).unbind(1)
         for piece, part, pieces in zip(
             torch.split(X[:, :whole], PIECE, 1), torch.split(v[:whole], PIECE), cut, strict=True
         ):

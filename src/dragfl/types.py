@@ -59,7 +59,8 @@ class Updates:
     def select(self, rows: Tensor) -> Updates:
         """The rows of a boolean mask or an index."""
         extra = {name: value[rows] for name, value in self.extra.items()}
-        return Updates(self.delta[rows], self.weight[rows], self.client[rows], extra, self.steps[rows])
+        here = rows.to(self.client.device)  # numbers of clients and steps stay on the CPU
+        return Updates(self.delta[rows], self.weight[rows], self.client[here], extra, self.steps[here])
 
     @staticmethod
     def concat(blocks: list[Updates]) -> Updates:

@@ -51,7 +51,7 @@ def fold(rule: Aggregate, plan: Plan, sent: Sent) -> Folded:
         try:
             partial = Partial.of(updates, {}, {}) if isinstance(plan, Total) else rule.fold(plan, updates)
         except Infeasible as error:
-            why = str(error)
+            why, extra = str(error), {}
     return Folded(partial, extra, used, sent.loss, sent.steps, sent.states, sent.bytes_up, why)
 
 

@@ -143,7 +143,8 @@ class Dense:
         head = shares[0]
         if head.affine.anchor or self._loop.double_softmax:
             return self._loop.train_group(w0, shares, lr, out)
-        if not all(_alike(head, share) for share in shares[1:]):
+        alone = pays(sum(head.sizes), self._layers[0])
+        if len(shares) > 1 and not (alone and all(_alike(head, share) for share in shares[1:])):
             return [self.train_group(w0, [s], lr, row.unsqueeze(0))[0] for s, row in zip(shares, out, strict=True)]
         rows = [torch.from_numpy(np.concatenate(share.batches)).to(w0.device) for share in shares]
         x = torch.stack([share.x.index_select(0, index) for share, index in zip(shares, rows, strict=True)])
@@ -151,7 +152,6 @@ class Dense:
         inputs = self._loop.dataset.inputs(x.flatten(0, 1)).view(*y.shape, -1)
         steps = _Steps(nnf.one_hot(y, self._classes).float(), head.sizes, lr, head.affine, _shifts(shares))
         with torch.no_grad():
-            alone = pays(y.shape[1], self._layers[0])
             logits = (self._around_the_first if alone else self._in_place)(w0, inputs, steps, out)
             losses = nnf.cross_entropy(torch.cat(logits, 1).flatten(0, 1), y.flatten(), reduction="none")
             means: list[float] = (losses.view_as(y) @ steps.weights / len(head.sizes)).tolist()

@@ -137,7 +137,9 @@ class Crew:
         try:
             kind, *rest = ray().get(done[0])
         except ray().exceptions.RayTaskError as error:
-            hand.asked.popleft()
+            asked = hand.asked.popleft()
+            if asked.task is not None and asked.call != self._call:  # of a call that nobody looks at any more
+                return {}
             raise DragflError(f"a worker of the Ray cluster could not answer: {error}") from None
         except ray().exceptions.RayError as error:
             self._replace(hand, error)

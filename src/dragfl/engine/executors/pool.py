@@ -1,8 +1,9 @@
 """The process pool: blocks cut into pieces, dealt to workers, and put together again in shared memory.
 
 A piece is some clients of one block; its worker writes their updates into the block's slot of the region, where they
-lie exactly as one process would have put them. The cut decides who works when and not a bit of the result. There are
-few slots, and a slot is used again when the caller has folded its block: memory does not grow with the cohort.
+lie exactly as one process would have put them, and one of the workers folds the block when it is whole. The cut decides
+who works when and not a bit of the result. There are few slots, and a slot is used again when the caller has taken what
+came of its block: memory does not grow with the cohort.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ class Pool:
         shapes = {"delta": row} | {f"extra/{name}": shape for name, shape in self._extras.items()}
         shapes |= {f"{when}/{name}": shape for when in ("mine", "next") for name, shape in states.items()}
         once = {f"folded/{name}": shape for name, shape in self._sums.items()}
-        count = min(2 * self._workers, 2 + -(-DEPTH * self._workers * self._piece // k))
+        count = min(2 * self._workers, 2 + -(-DEPTH * self._workers * max(self._piece, self._group) // k))
         slots = tuple(
             {name: layout.place(shape, (k,)) for name, shape in shapes.items()}
             | {name: layout.place(shape) for name, shape in once.items()}
