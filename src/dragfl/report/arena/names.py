@@ -9,18 +9,7 @@ from dragfl.report.labels import PRETTY
 
 TRUSTED = "†"
 
-_DEFENCES = {
-    "arc": "ARC",
-    "nnm": "NNM",
-    "dnc": "DnC",
-    "sign_guard": "SignGuard",
-    "fools_gold": "FoolsGold",
-    "flame": "FLAME",
-    "rlr": "RLR",
-    "mea_med": "MeaMed",
-    "mda": "MDA",
-    "caf": "CAF",
-}
+_PRE_AGGREGATORS = {"arc": "ARC", "nnm": "NNM"}
 _COMMON = ("Median", "Trimmed mean", "Geometric median", "Centered clipping", "Norm clipping", "Bucketing")
 _ATTACKS = {
     CLEAN: "no attack",
@@ -43,7 +32,7 @@ def defence_name(name: str) -> str:
 
 
 def _one(name: str) -> str:
-    known = PRETTY.get(name) or _DEFENCES.get(name)
+    known = PRETTY.get(name) or _PRE_AGGREGATORS.get(name)
     return known or name.rsplit(":", 1)[-1].replace("_", " ").capitalize()
 
 
