@@ -158,20 +158,16 @@ class Dense:
             return means
 
     def _in_place(self, w0: Tensor, x: Tensor, steps: _Steps, out: Tensor) -> list[Tensor]:
-        """Every layer written in every step, one client after the other: together they would not fit into the cache."""
-        w = self._loop.model.w
+        """Every layer written in every step, for one client: several would not fit into the cache together."""
+        w, shift = self._loop.model.w.copy_(w0), [] if steps.shift is None else [steps.shift[0]]
         logits = []
-        for i, own in enumerate(steps.each()):
-            w.copy_(w0)
-            scores = []
-            for xb, (target, share) in zip(torch.split(x[i], steps.sizes), own, strict=True):
-                score, deltas, inputs = backward(self._layers, xb, target, share)
-                own.pull([w], [w0], [] if own.shift is None else [own.shift])
-                own.descend(self._layers, deltas, inputs)
-                scores.append(score)
-            torch.sub(w, w0, out=out[i])
-            logits.append(torch.cat(scores))
-        return [torch.stack(logits)]
+        for xb, (target, share) in zip(torch.split(x[0], steps.sizes), steps, strict=True):
+            scores, deltas, inputs = backward(self._layers, xb, target[0], share)
+            steps.pull([w], [w0], shift)
+            steps.descend(self._layers, deltas, inputs)
+            logits.append(scores.unsqueeze(0))
+        torch.sub(w, w0, out=out[0])
+        return logits
 
     def _around_the_first(self, w0: Tensor, x: Tensor, steps: _Steps, out: Tensor) -> list[Tensor]:
         """The first layer left alone, its update made of samples and their errors."""
@@ -259,7 +255,7 @@ def _shifts(shares: list[Share]) -> Tensor | None:
 
 @dataclass
 class _Steps:
-    """The local steps of g clients, or of one: (one-hot labels, 1 / batch size) of each, and what a step moves."""
+    """The local steps of g clients: (one-hot labels, 1 / batch size) of each, and what a step moves."""
 
     targets: Tensor  # (g, n, classes)
     sizes: list[int]
@@ -275,12 +271,6 @@ class _Steps:
     def __iter__(self) -> Iterator[tuple[Tensor, float]]:
         targets = torch.split(self.targets, self.sizes, dim=-2)
         return zip(targets, (1.0 / size for size in self.sizes), strict=True)
-
-    def each(self) -> Iterator[_Steps]:
-        """The steps of one client after the other."""
-        for i, targets in enumerate(self.targets):
-            shift = None if self.shift is None else self.shift[i]
-            yield _Steps(targets, self.sizes, self.lr, self.affine, shift)
 
     def pull(self, weights: list[Tensor], origins: list[Tensor], shifts: list[Tensor]) -> None:
         """The part of the direction that needs no gradient."""
