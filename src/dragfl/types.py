@@ -193,7 +193,10 @@ class Correction(Protocol):
     def init(self, setting: Setting) -> State: ...
 
     def needs(self, state: State) -> frozenset[str]:
-        """`gradient` (or `weighted_gradient`, by samples) to be given the cohort's mean full gradient beforehand."""
+        """What `broadcast` is to be given.
+
+        `gradient` (or `weighted_gradient`, by samples) is the cohort's mean full gradient, `root` the root update.
+        """
         ...
 
     def broadcast(self, state: State, now: Now, given: Given) -> Mapping[str, Tensor]:

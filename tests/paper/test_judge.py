@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragfl.paper.claims import Claim, Part, Side
+from dragfl.paper.claims import Claim, Part, Side, rows_of
 from dragfl.paper.judge import Verdict, find, judge, number, over_seeds
 from dragfl.paper.spans import Span
 from dragfl.paper.summary import Record
@@ -157,6 +157,16 @@ def test_a_lower_target_of_its_own() -> None:
     book = {"fig3a": summary("fig3a", {"drag": rounds(20), "fedavg": rounds(50)})}
     assert number(part(target=0.4), 0, book) == Span.of(1.0)  # both have 50 % from the start
     assert number(part(target=0.95), 0, book) == Span.of(0.4)  # never above the panel's: runs may have stopped there
+
+
+def test_a_claim_with_a_lower_target_has_a_second_row() -> None:
+    claim = Claim("C0", "DRAG is faster", [part(target=0.7)], also_at=0.3)
+    first, second = rows_of(claim)
+    assert first is claim
+    assert second.id == "C0 at 30 %"
+    assert [p.target for p in second.part] == [0.3]
+    assert "at 30 %" in second.says
+    assert rows_of(second) == [second]
 
 
 def test_over_seeds_by_the_numbers() -> None:

@@ -164,7 +164,7 @@ class UnaskedGradient(Scaffold):
 
 class WrongNeeds(Scaffold):
     def needs(self, state: Any) -> Any:
-        return frozenset({"root"})
+        return frozenset({"mean"})
 
 
 class NoStep(Scaffold):
@@ -189,7 +189,7 @@ BROKEN = [
     (NotAffine, "runs", r"affine raised TypeError: it returned a tuple, not an Affine"),
     (KeepsDouble, "affine", r"the shift \(round 1, client 0\) is torch.float64"),
     (UnaskedGradient, "runs", r"broadcast raised TypeError"),
-    (WrongNeeds, "needs", r"needs\(\) gave frozenset\(\{'root'\}\)"),
+    (WrongNeeds, "needs", r"needs\(\) gave frozenset\(\{'mean'\}\)"),
     (NoStep, "runs", r"it returned a Control, not 2 values"),
 ]
 

@@ -65,14 +65,15 @@ def probe(algorithm: Any) -> Cost:
     down, up, passes = 0, 0, 1
     for t in range(2):
         now = Now(t, lr=0.1, seed=0, steps=2)
-        gradient = delta[0] if correct.needs(states[0]) else None
-        sent = correct.broadcast(states[0], now, Given(gradient=gradient))
+        asked = correct.needs(states[0])
+        gradient = delta[0] if asked - {"root"} else None
+        sent = correct.broadcast(states[0], now, Given(gradient=gradient, root=delta[0] if "root" in asked else None))
         done = Done(delta[0], 2, 0.1, 5, lambda: delta[1])
         extra, mine = correct.client_finish(done, mine, sent, now)
         down = 1 + sum(value.shape == w.shape for value in sent.values())
         up = 1 + sum(value.shape == w.shape for value in extra.values()) + (gradient is not None)
         passes = 2 if t == 0 and "mean" in rule.needs(states[1]) else passes
-        needs |= rule.needs(states[1])
+        needs |= rule.needs(states[1]) | asked
         plan = rule.begin(states[1], now, Given(root=delta[0], mean=delta.mean(0)), setting)
         block = Updates(delta, torch.ones(CLIENTS).double(), torch.arange(CLIENTS))
         partial = rule.fold(plan, block)

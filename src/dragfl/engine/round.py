@@ -1,6 +1,6 @@
 """A round, spelled out once.
 
-    sample -> broadcast -> (root update) -> train and craft -> drop what is not finite -> fold -> finish
+    sample -> (root update) -> broadcast -> train and craft -> drop what is not finite -> fold -> finish
     -> the correction's server half -> the server step -> record
 
 Everything here is a function of (federation, state): the state goes in and comes out as a value, draws are addressed
@@ -54,14 +54,16 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     rule = fed.algorithm.aggregate
     correct = fed.algorithm.correction
     log = _Log(cohort, attackers)
-    gradient = mean_gradient(fed, correct.needs(state.correction), state, now, log)
-    sent = correct.broadcast(state.correction, now, Given(gradient=gradient))
+    needs, to_send = rule.needs(state.aggregate), correct.needs(state.correction)
+    trusted = fed.worker.train_root(state.w, now, state.buffers) if "root" in needs | to_send else None
+    root = trusted if "root" in needs else None
+    gradient = mean_gradient(fed, to_send, state, now, log)
+    given = Given(gradient=gradient, root=trusted if "root" in to_send else None)
+    sent = correct.broadcast(state.correction, now, given)
     if state.buffers is not None:
         sent = {**sent, BUFFERS: state.buffers}
-    needs = rule.needs(state.aggregate)
 
     jobs = _Jobs(fed, state, now, sent, cohort, attackers)
-    root = fed.worker.train_root(state.w, now, state.buffers) if "root" in needs else None
     together = fed.experiment.attack is not None and fed.experiment.attack.knowledge != "own"
     attack_state = state.attack if together else remember_alone(fed, state, now, attackers)
     kept: list[Sent] = []

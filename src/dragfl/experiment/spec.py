@@ -352,8 +352,8 @@ def _with_assumed_f(e: Experiment) -> Experiment:
 def _check_together(e: Experiment) -> None:
     """What no single table can check."""
     probe = Setting(dim=1, clients=e.clients.total, per_round=e.clients.per_round or e.clients.total, segments=(0, 1))
-    rule = e.algorithm.aggregate
-    if e.root is None and "root" in rule.needs(rule.init(probe)):
+    rule, correct = e.algorithm.aggregate, e.algorithm.correction
+    if e.root is None and "root" in rule.needs(rule.init(probe)) | correct.needs(correct.init(probe)):
         raise SpecError(
             f"algorithm '{e.algorithm.name}' needs trusted root data and there is no [root] table; "
             "add for example: [root] with size = 100"

@@ -2,6 +2,7 @@
 
 [[claim]]
 id, says                       the claim in words
+also_at                        a lower target: a second row of the table, for runs too short for the panel's own
 seeds                          how many must have been run before it is decided
 if_pass, if_fail               a sentence for the verdict table: what it means, or why it is so
 [[claim.part]]                 all parts must hold
@@ -16,7 +17,7 @@ than                           {panel, of, versus}: the same of other curves, wh
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -74,6 +75,7 @@ class Claim:
     seeds: int = 3
     if_pass: str = ""
     if_fail: str = ""
+    also_at: float | None = None
 
     @property
     def panels(self) -> list[str]:
@@ -101,7 +103,17 @@ def curves_of(side: Side) -> list[str]:
 def load() -> tuple[Claim, ...]:
     """Every claim, checked: its panels and curves exist."""
     tables = tomllib.loads(files("dragfl.paper").joinpath("claims.toml").read_text())
-    return tuple(made(table) for table in tables["claim"])
+    return tuple(row for table in tables["claim"] for row in rows_of(made(table)))
+
+
+def rows_of(claim: Claim) -> list[Claim]:
+    """The claim, and its twin at a lower target where it has one."""
+    if claim.also_at is None:
+        return [claim]
+    at = f"{claim.also_at:.0%}".replace("%", " %")
+    says = f"As {claim.id}, at {at} instead of the panel's target: a weaker claim, which shorter runs can decide"
+    parts = [replace(part, target=claim.also_at) for part in claim.part]
+    return [claim, replace(claim, id=f"{claim.id} at {at}", says=says, part=parts, also_at=None)]
 
 
 def made(table: dict[str, Any]) -> Claim:

@@ -118,6 +118,7 @@ def _causes(book: Summaries, by_hand: str) -> str:
 
 def _where(part: Part) -> str:
     metric = {"rounds": "rounds to the target", "final": "final accuracy", "mean": "mean accuracy over the run"}
+    metric |= {"best": "best accuracy", "skipped": "rounds without a step"}
     told = f"rounds to {100 * part.target:g} %" if part.target is not None else metric[part.metric]
     return f"{part.panel}, {told}"
 

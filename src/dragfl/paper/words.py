@@ -59,6 +59,7 @@ def name(part: Part) -> str:
         "over_reference": "share of steps longer than the root update",
         "shortened": "share of updates shortened along the reference",
         "pairwise_cosine": "mean pairwise cosine",
+        "skipped": "share of rounds in which the model stood still",
         "final": "final accuracy",
     }
     return f"{label}, {words.get(part.metric, part.metric)}"

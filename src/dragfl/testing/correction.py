@@ -16,7 +16,7 @@ RESERVED = ("delta", "steps", "count", "gradient")  # what server_finish is give
 CORRECTION: Mapping[str, str] = {
     "runs": "init, broadcast, affine, client_finish and server_finish run in every round, also for a client "
     "that did not move",
-    "needs": "needs() is a frozenset that is empty or holds 'gradient' or 'weighted_gradient'",
+    "needs": "needs() is a frozenset that holds nothing but 'gradient' or 'weighted_gradient', and 'root'",
     "fields": "fields maps the names of a client's state to 'vector' or 'scalar'",
     **COMMON,
     "broadcast": "broadcast maps names to finite tensors",
@@ -83,12 +83,14 @@ def _examples(m: int) -> int:
 def _given(bench: Bench, state: State, w: Tensor, case: str) -> Given:
     """What the correction asks for before the local steps."""
     needs = bench.call("needs", case, state)
-    if not isinstance(needs, frozenset) or not needs <= {"gradient", "weighted_gradient"}:
+    if not isinstance(needs, frozenset) or not needs <= {"gradient", "weighted_gradient", "root"}:
         bench.fail("needs", f"needs() gave {needs!r} ({case})")
     clients = range(bench.setting.clients)
     gradients = torch.stack([_gradient(bench, m, w) for m in clients])
     p = torch.tensor([_examples(m) if "weighted_gradient" in needs else 1.0 for m in clients])
-    return Given(gradient=p @ gradients / p.sum() if needs else None)
+    mean = p @ gradients / p.sum()
+    root = -0.1 * mean if "root" in needs else None
+    return Given(gradient=mean if needs - {"root"} else None, root=root)
 
 
 def _client(
