@@ -27,8 +27,9 @@ from dragfl.engine.executors.choose import choose as choose_executor
 from dragfl.engine.round import FederationState
 from dragfl.engine.worker import Worker
 from dragfl.errors import DataError, SpecError
+from dragfl.experiment.makers import Model
 from dragfl.experiment.names import import_object
-from dragfl.experiment.spec import Experiment, Model
+from dragfl.experiment.spec import Experiment
 from dragfl.rng import rng
 from dragfl.training.choose import choose
 from dragfl.training.loop import Loop
