@@ -41,6 +41,7 @@ def test_end_to_end(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     assert said.splitlines()[0].startswith("14 runs are missing; 1 at a time they take about ")  # 10 + 8 - 4 shared
     assert "run 14/14" in said and "all done" in said and "Changed on the command line: data.dataset=digits" in said
+    assert "fig3a: EMNIST, all 40 clients" in said and "rounds to 20 %" in said and "SCAFFOLD + DRAG" in said
     assert "C1" in said and "C7a" in said and "NOT RUN" in said and (here / "paper/figures/fig3a.png").is_file()
 
     table = json.loads((here / "paper" / "verdicts.json").read_text())
@@ -54,6 +55,8 @@ def test_end_to_end(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
             assert record.rounds_to(0.2) == by_hand, curve
             counted += by_hand is not None
     assert counted  # else nothing was compared
+    assert main(["paper", "compositions3a", "--judge", *words[3:]]) == 0
+    assert "no claim is judged by these panels" in capsys.readouterr().out
     told = next(row["measured"] for row in table if row["claim"] == "C1")
     seeds = [ten_lines(here / "paper-runs" / record.run, 0.2) for record in kept.curves["drag"].values()]
     assert told.startswith(f"DRAG {median(t for t in seeds if t is not None):g}, ") and None not in seeds

@@ -142,19 +142,26 @@ def _tell(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespa
     from dragfl.errors import SpecError
     from dragfl.paper import results
 
+    names = [panel.name for panel, _ in asked]
     out = args.out or (QUICK_OUT if args.quick else OUT)
     results.keep(asked, folder, out)
     book = results.load(out)
-    rows = results.verdicts(book, [panel.name for panel, _ in asked])
+    rows = results.verdicts(book, names)
     console = Console()
     if not args.quiet:
-        for text in results.remarks(book, [panel.name for panel, _ in asked]):
+        for one, _ in asked:
+            if one.name in book:
+                console.print(results.curves_table(one, book[one.name]))
+        for text in results.remarks(book, names):
             console.print(text, markup=False, highlight=False)
-    console.print(results.rich_table(rows))
-    console.print(results.tally(rows), markup=False, highlight=False)
+    if rows:
+        console.print(results.rich_table(rows))
+        console.print(results.tally(rows), markup=False, highlight=False)
+    else:
+        print("no claim is judged by these panels")
     results.write_verdicts(results.verdicts(book), out)
     try:
-        drawn = results.draw(book, [panel.name for panel, _ in asked], out)
+        drawn = results.draw(book, names, out)
     except SpecError as error:  # no plotting library: runs, summaries and verdicts are there all the same
         print(f"no figures: {error}")
         return 0

@@ -9,13 +9,12 @@ import tomli_w
 from dragfl.paper import figures, results
 from dragfl.paper.claims import served_by
 from dragfl.paper.cost import duration
-from dragfl.paper.panel import Curve, Panel
-from dragfl.paper.spans import Span, middle
-from dragfl.paper.summary import Record, Summary
+from dragfl.paper.curves import curve_rows
+from dragfl.paper.panel import Panel
+from dragfl.paper.summary import Summary
 
 
 def section(one: Panel, s: Summary, folder: str) -> str:
-    shown = [curve for curve in one.curve if s.curves.get(curve.id)]
     seeds = len(s.seeds)
     served = served_by(one.name)
     parts = [
@@ -26,7 +25,7 @@ def section(one: Panel, s: Summary, folder: str) -> str:
     if served:
         parts += ["", f"Claims: {', '.join(served)}."]
     parts += ["", f"![{one.title}: test accuracy by round]({folder}/{results.FIGURES}/{one.name}.png)", ""]
-    parts += [figures.caption(one, s), "", *_curves(shown, s), "", *_tuning(one, s)]
+    parts += [figures.caption(one, s), "", *_markdown(curve_rows(one, s)), "", *_tuning(one, s)]
     parts += [
         f"<!-- test: skip, it takes {duration(s.seconds / 2)} -->",
         "```console",
@@ -38,50 +37,9 @@ def section(one: Panel, s: Summary, folder: str) -> str:
     return "\n".join(parts)
 
 
-def _curves(shown: Sequence[Curve], s: Summary) -> list[str]:
-    """A row for every curve: rounds to the target, final and best accuracy, median and range over seeds.
-
-    Runs that stop at the target have no final accuracy to speak of.
-    """
-    target = f"rounds to {100 * s.target:g} %" if s.target is not None else None
-    stopped = any(r.ended == "target" for curve in shown for r in s.curves[curve.id].values())
-    final = [] if stopped else ["final accuracy"]
-    heads = ["algorithm", *([target] if target else []), *final, "best accuracy", "step length / mean update"]
-    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-    for curve in shown:
-        records = list(s.curves[curve.id].values())
-        cells = [f"{curve.label}, {curve.facet}" if curve.facet else curve.label]
-        if s.target is not None:
-            cells.append(_rounds(records, s.target))
-        if not stopped:
-            cells.append(_percent([r.final for r in records]))
-        cells.append(_percent([r.best for r in records]) + _lost(records))
-        ratios = [r.numbers["step_ratio"] for r in records if "step_ratio" in r.numbers]
-        cells.append(f"{middle([Span.of(x) for x in ratios]).low:.2f}" if ratios else "—")
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def _rounds(records: Sequence[Record], target: float) -> str:
-    spans = [Span.more_than(r.limit) if (first := r.rounds_to(target)) is None else Span.of(first) for r in records]
-    central = middle(spans)
-    told = f"> {central.low:.0f}" if central.censored else f"{central.low:g}"
-    low, high = min(s.low for s in spans), max(s.high for s in spans)
-    if low == high or all(s.censored for s in spans):
-        return told
-    return f"{told} ({low:g} to {'not reached' if high == float('inf') else f'{high:g}'})"
-
-
-def _percent(values: Sequence[float]) -> str:
-    central = middle([Span.of(value) for value in values]).low
-    low, high = min(values), max(values)
-    spread = f" ({100 * low:.1f} to {100 * high:.1f})" if len(values) > 1 else ""
-    return f"{100 * central:.1f} %{spread}"
-
-
-def _lost(records: Sequence[Record]) -> str:
-    lost = sum(r.ended == "diverged" for r in records)
-    return f", {lost} of {len(records)} diverged" if lost else ""
+def _markdown(rows: Sequence[Sequence[str]]) -> list[str]:
+    heads, *body = [f"| {' | '.join(cells)} |" for cells in rows]
+    return [heads, "|" + "---|" * len(rows[0]), *body]
 
 
 def _tuning(one: Panel, s: Summary) -> list[str]:

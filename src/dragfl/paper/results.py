@@ -17,6 +17,7 @@ from dragfl.errors import SpecError
 from dragfl.experiment import durable
 from dragfl.paper import claims, figures, panel, summary
 from dragfl.paper.cost import duration
+from dragfl.paper.curves import curve_rows
 from dragfl.paper.judge import Summaries, Verdict, judge
 from dragfl.paper.plan import lay_out
 from dragfl.paper.runs import Asked
@@ -93,6 +94,18 @@ def seconds(used: Sequence[summary.Summary]) -> float:
 def tally(rows: Sequence[Row]) -> str:
     """`12 PASS, 3 FAIL, 1 UNDECIDED, 0 NOT RUN`"""
     return ", ".join(f"{sum(r.verdict == v for r in rows)} {v.value}" for v in Verdict)
+
+
+def curves_table(one: panel.Panel, s: summary.Summary) -> Table:
+    """The curves of a panel, for the terminal."""
+    from rich import box
+    from rich.table import Table
+
+    heads, *rows = curve_rows(one, s)
+    table = Table(*heads, box=box.SIMPLE_HEAD, title=f"{one.name}: {one.title}", title_justify="left")
+    for cells in rows:
+        table.add_row(*cells)
+    return table
 
 
 def rich_table(rows: Sequence[Row]) -> Table:
