@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from dragfl.paper.claims import Claim, Part, Side, rows_of
+from dragfl.errors import SpecError
+from dragfl.paper.claims import Claim, Part, Side, made, rows_of
 from dragfl.paper.judge import Verdict, find, judge, number, over_seeds
+from dragfl.paper.results import verdicts
 from dragfl.paper.spans import Span
 from dragfl.paper.summary import Record
 from dragfl.paper.words import finding_text, row
@@ -80,10 +83,14 @@ def test_the_best_of_several_rivals_counts() -> None:
 
 
 def test_a_run_that_diverged_reaches_nothing() -> None:
-    lost = Record("lost", 0, LIMIT, "diverged", [(10, 0.2)])
+    """Not even what it had reached before."""
+    lost = Record("lost", 0, LIMIT, "diverged", [(10, 0.2), (20, 0.9)])
     assert verdict([lost], rounds(50), 1) is FAIL
-    book = {"fig3a": summary("fig3a", {"drag": [lost]})}
-    assert number(part(how="value", versus=[], metric="final"), 0, book) == Span.of(0.0)
+    book = {"fig3a": summary("fig3a", {"drag": [lost], "fedavg": accuracies(0.5)})}
+    for metric, expected in (("final", 0.0), ("mean", 0.0), ("unrest", math.inf)):
+        assert number(part(how="value", versus=[], metric=metric), 0, book) == Span.of(expected)
+    steadier = Part("fig3a", "fedavg", "<", 0.0, ["drag"], metric="unrest", how="difference")
+    assert find(steadier, 1, book).verdict is PASS
 
 
 def test_accuracies_are_compared_in_points() -> None:
@@ -111,6 +118,8 @@ def test_ranks_with_ties_that_censoring_leaves_open() -> None:
     rank = part(versus=["fedavg", "scaffold", "adabest"], how="rank")
     assert number(rank, 0, book) == Span(3, 4)
     assert number(part(of="adabest", versus=["fedavg", "scaffold", "drag"], how="rank"), 0, book) == Span.of(1)
+    equal = {"fig3a": summary("fig3a", {"drag": rounds(40), "fedavg": rounds(40), "scaffold": rounds(20)})}
+    assert number(part(versus=["fedavg", "scaffold"], how="rank"), 0, equal) == Span.of(2)  # equals share a place
 
 
 def test_what_two_panels_differ_by() -> None:
@@ -172,8 +181,47 @@ def test_a_claim_with_a_lower_target_has_a_second_row() -> None:
 def test_over_seeds_by_the_numbers() -> None:
     below = part(relation="<=", threshold=1.0)
     known = [Span.of(0.5), Span.of(0.6), Span.of(0.7)]
-    assert over_seeds(below, known, [True, True, True]) is PASS
-    assert over_seeds(below, [Span(0.0, 2.0)] * 3, [None, None, None]) is UNDECIDED
+    assert over_seeds(below, known, [True, True, True]) == (PASS, True)
+    assert over_seeds(below, [Span(0.0, 2.0)] * 3, [None, None, None]) == (UNDECIDED, None)
+
+
+def test_panels_of_different_data_or_scale_are_not_compared() -> None:
+    gap = part(how="inverse", relation=">", threshold=0.0, than=Side("fig3b", "drag", ["fedavg"]))
+    claim = Claim("X", "the lead is larger", [gap], 1)
+    curves = {"drag": rounds(20), "fedavg": rounds(60)}
+    full = summary("fig3a", curves)
+    for other in (summary("fig3b", curves, quick=True), summary("fig3b", curves, dataset="mnist")):
+        book = {"fig3a": full, "fig3b": other}
+        assert judge(claim, book).verdict is NOT_RUN
+        assert "the same data and at the same scale" in row(judge(claim, book), book).because
+    book = {"fig3a": full, "fig3b": summary("fig3b", curves)}
+    assert judge(claim, book).verdict is FAIL
+
+
+def test_a_lower_target_that_is_none_has_no_row() -> None:
+    """C3 is at the panel's 70 %, its second row at 30 %; a quick look with a target of 20 % can only decide one."""
+    curves = {"drag": rounds(20), "fedavg": rounds(60)}
+    told = {quick: verdicts({"fig4a": summary("fig4a", curves, target=target, quick=quick)}, ["fig4a"])
+            for quick, target in ((False, 0.7), (True, 0.2))}  # fmt: skip
+    assert {"C3", "C3 at 30 %"} <= {r.claim for r in told[False]}
+    assert "C3" in {r.claim for r in told[True]} and "C3 at 30 %" not in {r.claim for r in told[True]}
+
+
+def test_a_metric_that_nobody_knows() -> None:
+    table = {"id": "X", "says": "x", "part": [{"panel": "fig3a", "of": "drag", "metric": "finall", "relation": "<",
+                                               "threshold": 1.0}]}  # fmt: skip
+    with pytest.raises(SpecError, match="claim X: unknown metric 'finall'; did you mean 'final'"):
+        made(table)
+
+
+def test_a_reason_for_failing_is_given_only_where_the_median_fails() -> None:
+    claim = Claim("X", "DRAG is faster", [part()], 3, "It is.", "It is slower.")
+    mixed = {"fig3a": summary("fig3a", {"drag": rounds(20, 20, 80), "fedavg": rounds(50, 50, 50)})}
+    line = row(judge(claim, mixed), mixed)
+    assert line.verdict == "FAIL"
+    assert line.because == "Holds for 2 of 3 seeds. It holds for the median, but not for 80 % of the seeds."
+    small = {"fig3a": summary("fig3a", {"drag": rounds(20), "fedavg": rounds(50)}, quick=True)}
+    assert row(judge(claim, small), small).because == "Holds for 1 of 1 seed. A quick look, not the paper's setting."
 
 
 def test_the_sentence_says_how_many_seeds_and_why() -> None:

@@ -133,14 +133,19 @@ def test_quick_is_smaller_and_says_so(here: Path, capsys: pytest.CaptureFixture[
 def test_a_panel_without_data_is_skipped_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    tried: list[str] = []
+
     def nothing(name: str, progress: Any = None) -> None:
+        tried.append(name)
         raise DataError(f"dataset {name}: not found, and nothing brought it. Tried:\n  - everything")
 
     monkeypatch.setattr(data, "whereabouts", lambda name: f"not here: dragfl data get {name}")
     monkeypatch.setattr(data.data, "load", nothing)
-    assert main(["paper", "fig3a", "--quick"]) == 3
+    assert main(["paper", "fig3a", "fig3b", "--quick"]) == 3
+    assert tried == ["mnist", "emnist47", "emnist"]  # each once, for both panels
     told = capsys.readouterr()
-    assert "panel fig3a is skipped, its data are not at hand" in told.out
+    assert "skipped, the data are not at hand: fig3a" in told.out and "Tried: - everything" in told.out
+    assert main(["paper", "fig3a", "--quick", "--judge"]) == 0  # for that nothing is fetched
     assert "mnist: dataset mnist: not found" in told.out and "no panel has its data at hand" in told.err
 
 
@@ -150,11 +155,11 @@ def test_what_stands_in_for_emnist(monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[str] = []
     monkeypatch.setattr(data, "whereabouts", lambda name: "here" if name in here else "not here")
     monkeypatch.setattr(data.data, "load", lambda name, progress=None: fetched.append(name))
-    assert data.find(panel.load("fig3a"), quick=True).dataset == "mnist" and fetched == ["mnist"]
+    assert data.Finder(quick=True).find(panel.load("fig3a")).dataset == "mnist" and fetched == ["mnist"]
     here.add("emnist47")
-    assert data.find(panel.load("fig3a"), quick=True).dataset == "emnist47" and fetched == ["mnist"]
+    assert data.Finder(quick=True).find(panel.load("fig3a")).dataset == "emnist47" and fetched == ["mnist"]
     here.add("emnist")
-    assert data.find(panel.load("fig3a")).dataset == "emnist"
+    assert data.Finder().find(panel.load("fig3a")).dataset == "emnist"
 
 
 def test_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,7 +167,25 @@ def test_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "unknown panel 'fig33'" in capsys.readouterr().err
     assert main(["paper", "fig7", "seed=4"]) == 2
     assert "give --seeds" in capsys.readouterr().err
-    assert main(["paper", "fig7", "--seeds", "0"]) == 2
+    for words, told in (
+        (["--seeds", "0"], "--seeds: 0"),
+        (["data.dataset=5"], "data.dataset: 5 is no name of a dataset"),
+        (["data={dataset='digits'}"], "paper: data cannot be set here; give data.dataset=NAME"),
+        (["--runs", __file__], "is not a folder"),
+    ):
+        assert main(["paper", "fig7", *words]) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_judging_tells_nothing_of_another_scale(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A summary of 6 rounds is there; 5 rounds were never run, so every verdict that needs them is NOT RUN."""
+    assert main(["paper", "fig7", "--seeds", "1", *SMALL, "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["paper", "fig7", "--seeds", "1", *SMALL, "--rounds", "5", "--judge"]) == 0
+    assert "0 PASS, 0 FAIL, 0 UNDECIDED" in capsys.readouterr().out
+    (here / "paper" / "fig7.json").write_text("{")
+    assert main(["paper", "fig8", *SMALL, "--judge"]) == 6
+    assert "delete it, `dragfl paper fig7 --judge` makes it anew" in " ".join(capsys.readouterr().err.split())
 
 
 def test_listing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,3 +194,7 @@ def test_listing(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in said for name in panel.names())
     assert main(["paper", "fig7", "--dry-run", "data.dataset=digits", "root.size=50"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3 * 7
+    assert main(["paper", "controls3a", "--list", "data.dataset=digits"]) == 0
+    assert "22 runs, 22 missing" in capsys.readouterr().out  # 7 that tune, 6 of fig3a and FedExP, 6 to come
+    assert main(["paper", "controls3a", "--dry-run", "data.dataset=digits"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "and 6 runs of controls, when they are tuned"

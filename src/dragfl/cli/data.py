@@ -72,7 +72,7 @@ def get(args: argparse.Namespace) -> int:
     from dragfl.data.obtain import whereabouts
 
     for name in args.names:
-        with _Fetching(quiet=args.quiet) as progress:
+        with Fetching(quiet=args.quiet) as progress:
             dataset = data.load(name, progress)
         if not args.quiet:
             parts = f"{len(dataset.y):,} + {len(dataset.test_y):,} of {'x'.join(map(str, dataset.shape))}"
@@ -81,7 +81,7 @@ def get(args: argparse.Namespace) -> int:
     return 0
 
 
-class _Fetching:
+class Fetching:
     """Called as progress(what, done, total): a bar on a terminal, one line for each new thing in a pipe."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -92,7 +92,7 @@ class _Fetching:
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         self.bar = Progress(*columns, console=Console(stderr=True), disable=not self.live, transient=True)
 
-    def __enter__(self) -> _Fetching:
+    def __enter__(self) -> Fetching:
         self.bar.start()
         return self
 
@@ -110,7 +110,7 @@ class _Fetching:
 def show(args: argparse.Namespace) -> int:
     from dragfl.data.partitions import summary
 
-    with _Fetching(quiet=args.json) as progress:
+    with Fetching(quiet=args.json) as progress:
         dataset, split, title = _spec(args, progress) if args.what.endswith(".toml") else _named(args, progress)
     facts = summary(split, dataset.y.cpu().numpy(), dataset.classes)
     if args.json:
@@ -123,7 +123,7 @@ def show(args: argparse.Namespace) -> int:
     return 0
 
 
-def _spec(args: argparse.Namespace, progress: _Fetching) -> tuple[Dataset, Shares, str]:
+def _spec(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, Shares, str]:
     """What a run of the experiment would see: the root data are taken out as in a run."""
     from dragfl.engine.federation import deal, load_dataset
     from dragfl.experiment.spec import load
@@ -135,7 +135,7 @@ def _spec(args: argparse.Namespace, progress: _Fetching) -> tuple[Dataset, Share
     return dataset, split, _describe(experiment.partition)
 
 
-def _named(args: argparse.Namespace, progress: _Fetching) -> tuple[Dataset, Shares, str]:
+def _named(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, Shares, str]:
     from dragfl import data
     from dragfl.data.partitions import PARTITIONS, deal
     from dragfl.experiment.names import build

@@ -11,10 +11,15 @@ from dragfl.cli.sweep import add_jobs
 
 if TYPE_CHECKING:
     from dragfl.paper.panel import Panel
-    from dragfl.paper.plan import Scale
+    from dragfl.paper.plan import Laid, Scale
 
 RUNS, QUICK_RUNS = Path("paper-runs"), Path("paper-runs-quick")
 OUT, QUICK_OUT = Path("paper"), Path("paper-quick")
+NOT_TO_SET = {
+    "seed": "give --seeds",
+    "name": "runs are named after what they compute",
+    "data": "give data.dataset=NAME, data.partition.kind=NAME",
+}
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,17 +36,21 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument("--list", action="store_true", help="list the panels, what each would take, and stop")
     command.add_argument("--dry-run", action="store_true", help="list the runs that are missing and stop")
     command.add_argument("--judge", action="store_true", help="run nothing: figures and verdicts of what is there")
-    command.add_argument("--runs", type=Path, metavar="DIR", help=f"where runs are kept (default: {RUNS})")
-    command.add_argument("--out", type=Path, help="where figures, summaries and verdicts go (default: paper)")
+    kept, told = f"{RUNS}, with --quick {QUICK_RUNS}", f"{OUT}, with --quick {QUICK_OUT}"
+    command.add_argument("--runs", type=Path, metavar="DIR", help=f"where runs are kept (default: {kept})")
+    command.add_argument("--out", type=Path, help=f"where figures and verdicts go (default: {told})")
     add_jobs(command)
     command.add_argument("--quiet", action="store_true", help="print nothing but the verdicts and errors")
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragfl.paper.runs import lay_all, missing
+    from dragfl.errors import SpecError
+    from dragfl.paper.runs import lay_all, missing, waiting
 
     folder = args.runs or (QUICK_RUNS if args.quick else RUNS)
+    if folder.exists() and not folder.is_dir():
+        raise SpecError(f"--runs: {folder} is not a folder; choose another")
     asked = _asked(args)
     if args.list:
         return _list(asked, folder, args)
@@ -49,14 +58,17 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         for p in missing(laid):
             print(p.folder)
+        if later := waiting(laid):
+            print(f"and {len(later)} runs of controls, when they are tuned")
         return 0
     if not args.judge:
-        _play(asked, folder, args)
+        _play(asked, laid, folder, args)
     return _tell(asked, folder, args)
 
 
 def _asked(args: argparse.Namespace) -> list[tuple[Panel, Scale]]:
     """The panels asked for, each at its scale; those without data are told of and left out."""
+    from dragfl.cli.data import Fetching
     from dragfl.errors import DataError, SpecError
     from dragfl.experiment.overrides import parse_override
     from dragfl.paper import data, panel
@@ -69,20 +81,23 @@ def _asked(args: argparse.Namespace) -> list[tuple[Panel, Scale]]:
     if args.rounds is not None:
         changes.append(f"rounds={args.rounds}")
     given = {".".join(path): value for path, value in map(parse_override, changes)}
-    for key in ("seed", "name"):
+    for key, instead in NOT_TO_SET.items():
         if key in given:
-            raise SpecError(f"paper: {key} is not for you to set here; give --seeds")
-    asked, skipped = [], []
-    for name in dict.fromkeys(wanted):
-        one = panel.load(name)
-        found = data.find(one, quick=args.quick, asked=given.get("data.dataset"))
-        if found.dataset is None:
-            skipped.append(f"panel {name} is skipped, its data are not at hand: {found.reason}")
-            continue
-        seeds = args.seeds or (1 if args.quick else one.seeds)
-        asked.append((one, Scale(found.dataset, tuple(range(seeds)), args.quick, tuple(changes))))
-    for line in skipped:
-        print(line)
+            raise SpecError(f"paper: {key} cannot be set here; {instead}")
+    asked, skipped = [], dict[str, list[str]]()
+    to_run = not (args.list or args.dry_run or args.judge)
+    with Fetching(quiet=args.quiet) as progress:
+        finder = data.Finder(quick=args.quick, asked=given.get("data.dataset"), fetch=to_run, progress=progress)
+        for name in dict.fromkeys(wanted):
+            one = panel.load(name)
+            found = finder.find(one)
+            if found.dataset is None:
+                skipped.setdefault(found.reason, []).append(name)
+                continue
+            seeds = args.seeds or (1 if args.quick else one.seeds)
+            asked.append((one, Scale(found.dataset, tuple(range(seeds)), args.quick, tuple(changes))))
+    for reason, names in skipped.items():
+        print(f"skipped, the data are not at hand: {', '.join(names)}\n  {reason}")
     if not asked:
         raise DataError("paper: no panel has its data at hand; see the reasons above and `dragfl data`")
     return asked
@@ -99,34 +114,37 @@ def _cores(args: argparse.Namespace, runs: int) -> int:
 
 def _list(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespace) -> int:
     from dragfl.paper.cost import Rates, duration
-    from dragfl.paper.plan import lay_out
+    from dragfl.paper.plan import lay_out, unique
     from dragfl.paper.runs import missing, waiting
 
     for one, scale in asked:
         laid = lay_out(one, scale, folder)
-        left = missing([laid]) + waiting([laid])
+        later = waiting([laid])
+        left = missing([laid]) + later
         seconds = Rates(laid.planned).left(left) / _cores(args, 100)
         when = duration(seconds) if left else "nothing to do"
-        runs = f"{scale.dataset}, {laid.planned[0].experiment.rounds} rounds at most, {len(laid.planned)} runs"
+        count = len(unique(laid.planned)) + len(later)
+        runs = f"{scale.dataset}, {laid.planned[0].experiment.rounds} rounds at most, {count} runs"
         print(f"{one.name:16} {one.title}")
         print(f"{'':16} {one.figure}; {runs}, {len(left)} missing: {when}")
     return 0
 
 
-def _play(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespace) -> None:
+def _play(asked: list[tuple[Panel, Scale]], laid: list[Laid], folder: Path, args: argparse.Namespace) -> None:
     from dragfl.cli.paper_progress import Work
     from dragfl.cli.stopping import polite_interrupt
-    from dragfl.paper.runs import lay_all, missing, play, waiting
+    from dragfl.paper.runs import missing, play, waiting
 
-    laid = lay_all(asked, folder)
     todo = missing(laid)
     jobs = _cores(args, len(todo))
-    work = Work(todo, waiting(laid), jobs, all_runs=[p for one in laid for p in one.planned], quiet=args.quiet)
+    work = Work(jobs, all_runs=[p for one in laid for p in one.planned], quiet=args.quiet)
+    work.plan(todo, waiting(laid))
     work.announce()
     with polite_interrupt() as should_stop, work:
         play(
             asked,
             folder,
+            on_plan=work.plan,
             on_begin=work.begin,
             on_record=work.record,
             on_end=work.end,
@@ -144,8 +162,7 @@ def _tell(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespa
 
     names = [panel.name for panel, _ in asked]
     out = args.out or (QUICK_OUT if args.quick else OUT)
-    results.keep(asked, folder, out)
-    book = results.load(out)
+    book = results.keep(asked, folder, out)
     rows = results.verdicts(book, names)
     console = Console()
     if not args.quiet:

@@ -25,21 +25,13 @@ class Work:
     What is left is estimated anew whenever a run ends: its real speed stands for the runs of its kind.
     """
 
-    def __init__(
-        self,
-        todo: Sequence[Planned],
-        waiting: Sequence[Planned],
-        jobs: int,
-        *,
-        all_runs: Sequence[Planned],
-        quiet: bool = False,
-    ) -> None:
-        self._left = {p.name: p for p in todo}
-        self._waiting = list(waiting)  # runs that are known when others have ended
+    def __init__(self, jobs: int, *, all_runs: Sequence[Planned], quiet: bool = False) -> None:
         self._jobs, self._quiet, self._live = jobs, quiet, not quiet and sys.stdout.isatty()
         self._rates = Rates(all_runs)
-        self._rounds = {p.name: float(rounds_left(p.folder, p.experiment.rounds)) for p in todo}
-        self._total, self._ended = len(todo) + len(waiting), 0
+        self._left: dict[str, Planned] = {}
+        self._later: list[Planned] = []  # stand-ins for runs that are known when others have ended
+        self._rounds: dict[str, float] = {}
+        self._total, self._ended = 0, 0
         self._started: dict[str, float] = {}
         self._begun = time.perf_counter()
         self._bar = Progress(
@@ -49,12 +41,19 @@ class Work:
             console=Console(),
             disable=not self._live,
         )
-        self._task = self._bar.add_task(f"{self._total} runs", total=1.0, completed=0, state="")
+        self._task = self._bar.add_task("", total=1.0, completed=0, state="")
+
+    def plan(self, todo: Sequence[Planned], later: Sequence[Planned]) -> None:
+        """What is to be run now, and stand-ins for what follows."""
+        self._left, self._later = {p.name: p for p in todo}, list(later)
+        self._rounds = {p.name: float(rounds_left(p.folder, p.experiment.rounds)) for p in todo}
+        self._total = self._ended + len(todo) + len(later)
+        self._bar.update(self._task, description=f"{self._total} runs")
 
     def seconds(self) -> float:
         """What is left, on all jobs together."""
         named = sum(self._rounds[p.name] * self._rates.per_round(p.experiment) for p in self._left.values())
-        later = sum(p.experiment.rounds * self._rates.per_round(p.experiment) for p in self._waiting)
+        later = sum(p.experiment.rounds * self._rates.per_round(p.experiment) for p in self._later)
         return (named + later) / self._jobs
 
     def announce(self) -> None:
@@ -78,11 +77,6 @@ class Work:
 
     def begin(self, planned: Planned, done: int) -> None:
         self._started[planned.name] = time.perf_counter()
-        if planned.name not in self._left:  # a tuned control, known only now: it was counted as waiting
-            self._left[planned.name] = planned
-            self._rounds[planned.name] = float(planned.experiment.rounds - done)
-            if self._waiting:
-                self._waiting.pop()
         self._show()
 
     def record(self, record: RoundRecord) -> None:
@@ -106,7 +100,7 @@ class Work:
         if not self._quiet and not self._live:
             took = duration(time.perf_counter() - started)
             left = self.seconds()
-            rest = f"about {duration(left)} left" if self._left or self._waiting else "all done"
+            rest = f"about {duration(left)} left" if self._left or self._later else "all done"
             print(f"run {self._ended}/{self._total}  {run.name}  {how}  {took}  {rest}", flush=True)
         self._show()
 

@@ -22,12 +22,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from dragfl.errors import SpecError
+from dragfl.errors import SpecError, nearest
 from dragfl.experiment.names import convert
 from dragfl.paper import panel as panels
 from dragfl.paper.spans import Relation
+from dragfl.paper.summary import NUMBERS
 
-Metric = str
+METRICS = ("rounds", "final", "best", "mean", "unrest", *NUMBERS)
 How = Literal["value", "ratio", "inverse", "difference", "rank", "margin"]
 
 
@@ -51,7 +52,7 @@ class Part:
     threshold: float = 0.0
     versus: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
-    metric: Metric = "rounds"
+    metric: str = "rounds"
     how: How = "value"
     target: float | None = None
     than: Side | None = None
@@ -76,6 +77,7 @@ class Claim:
     if_pass: str = ""
     if_fail: str = ""
     also_at: float | None = None
+    lower: bool = False  # it is the second row of another
 
     @property
     def panels(self) -> list[str]:
@@ -111,9 +113,9 @@ def rows_of(claim: Claim) -> list[Claim]:
     if claim.also_at is None:
         return [claim]
     at = f"{claim.also_at:.0%}".replace("%", " %")
-    says = f"As {claim.id}, at {at} instead of the panel's target: a weaker claim, which shorter runs can decide"
+    says = f"As {claim.id}, at {at} instead of the panel's target: another claim, which shorter runs can decide"
     parts = [replace(part, target=claim.also_at) for part in claim.part]
-    return [claim, replace(claim, id=f"{claim.id} at {at}", says=says, part=parts, also_at=None)]
+    return [claim, replace(claim, id=f"{claim.id} at {at}", says=says, part=parts, also_at=None, lower=True)]
 
 
 def made(table: dict[str, Any]) -> Claim:
@@ -138,6 +140,8 @@ def causes() -> tuple[Cause, ...]:
 
 def _check(where: str, parts: list[Part]) -> None:
     for part in parts:
+        if part.metric not in METRICS:
+            raise SpecError(f"{where}: unknown metric '{part.metric}'{nearest(part.metric, METRICS)}")
         if part.how != "value" and not part.versus:
             raise SpecError(f"{where}: {part.how} of {part.of} needs `versus`")
         for side in part.sides:

@@ -19,18 +19,14 @@ SECONDS = {"mlp": 0.035, "cnn": 1.5, "logistic": 0.005}
 BESIDES = 0.01
 UNKNOWN = 0.5
 
-Kind = tuple[str, str, int]
+Kind = tuple[str, str, int, int]  # dataset, network, its width, samples in a round
 
 
 def kind(experiment: Experiment) -> Kind:
     """Runs of a kind take about as long for a round."""
     make = experiment.model.make
     width = next((v for k, v in experiment.model.settings.items() if k in ("hidden", "channels")), 0)
-    return (
-        str(experiment.dataset),
-        getattr(make, "__name__", type(make).__name__),
-        int(width) * 100_000 + _samples(experiment),
-    )
+    return str(experiment.dataset), getattr(make, "__name__", type(make).__name__), int(width), _samples(experiment)
 
 
 def _samples(experiment: Experiment) -> int:
@@ -41,7 +37,7 @@ def _samples(experiment: Experiment) -> int:
 
 def guess(experiment: Experiment) -> float:
     """Seconds for a round on one core, where nothing of the kind has been run."""
-    _, model, _ = kind(experiment)
+    _, model, *_ = kind(experiment)
     settings = experiment.model.settings
     share = 1.0
     if model == "mlp":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dragfl.paper.judge import rounds_to
 from dragfl.paper.panel import Panel
 from dragfl.paper.spans import Span, middle
 from dragfl.paper.summary import Record, Summary
@@ -34,7 +35,7 @@ def curve_rows(one: Panel, s: Summary) -> list[list[str]]:
 
 
 def _rounds(records: Sequence[Record], target: float) -> str:
-    spans = [Span.more_than(r.limit) if (first := r.rounds_to(target)) is None else Span.of(first) for r in records]
+    spans = [rounds_to(target, record) for record in records]
     central = middle(spans)
     told = f"> {central.low:.0f}" if central.censored else f"{central.low:g}"
     low, high = min(s.low for s in spans), max(s.high for s in spans)

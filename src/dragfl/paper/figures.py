@@ -156,9 +156,9 @@ def pens(labels: Sequence[str]) -> list[Pen]:
 def caption(panel: Panel, summary: Summary) -> str:
     """What is drawn, on which data, how often and how long; true of the runs and nothing else."""
     seeds = len(summary.seeds)
-    words = [
-        f"{panel.title}. Data: {summary.dataset}; at most {summary.rounds} rounds, {seeds} seed{'s' * (seeds > 1)}"
-    ]
+    least = min((len(records) for records in summary.curves.values() if records), default=0)
+    many = f"{seeds} seed{'s' * (seeds > 1)}" if least == seeds else f"{least} to {seeds} seeds"
+    words = [f"{panel.title}. Data: {summary.dataset}; at most {summary.rounds} rounds, {many}"]
     if seeds > 1:
         words.append("lines are means, bands the range over seeds, thin ends are seeds that ran longer")
     if summary.target is not None:
@@ -167,8 +167,8 @@ def caption(panel: Panel, summary: Summary) -> str:
             words.append("a dot is where a run ended because it had reached it")
     if summary.quick:
         words.append("a scaled-down look, not the paper's setting")
-    if summary.changes:
-        words.append(f"changed: {', '.join(summary.changes)}")
+    if summary.changed:
+        words.append(f"changed: {', '.join(summary.changed)}")
     return "; ".join(words) + "."
 
 

@@ -15,13 +15,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import fmean
 
 from dragfl.paper.claims import Claim, Part, Side, curves_of
 from dragfl.paper.spans import Span, least, middle, most, rank
 from dragfl.paper.summary import Record, Summary
 
 SHARE = 0.8  # of the seeds
+MIXED = "all its panels on the same data and at the same scale"
 
 Summaries = Mapping[str, Summary]
 
@@ -45,6 +45,7 @@ class Finding:
     quick: bool = False
     changes: str = ""  # what was changed on the command line
     needed: int = 0  # seeds
+    median: bool | None = None  # whether the relation holds for the median over seeds
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,9 @@ class Judged:
 
 def judge(claim: Claim, summaries: Summaries) -> Judged:
     """The verdict on a claim, from the summaries that there are."""
+    used = [summaries[name] for name in claim.panels if name in summaries]
+    if len({(summary.dataset, summary.quick) for summary in used}) > 1:
+        return Judged(claim, Verdict.NOT_RUN, [Finding(part, Verdict.NOT_RUN, {}, {}, [MIXED]) for part in claim.part])
     findings = [find(part, claim.seeds, summaries) for part in claim.part]
     verdicts = [finding.verdict for finding in findings]
     order = (Verdict.NOT_RUN, Verdict.FAIL, Verdict.UNDECIDED, Verdict.PASS)
@@ -82,30 +86,25 @@ def find(part: Part, needed: int, summaries: Summaries) -> Finding:
         needed = 1
     spans = {seed: number(part, seed, summaries) for seed in seeds}
     outcomes = {seed: outcome(part, seed, spans[seed], summaries) for seed in seeds}
-    verdict = over_seeds(part, list(spans.values()), list(outcomes.values()))
+    verdict, central = over_seeds(part, list(spans.values()), list(outcomes.values()))
     if len(seeds) < needed:
         verdict = Verdict.UNDECIDED
-    changes = ", ".join(dict.fromkeys(change for summary in used for change in summary.changes))
-    return Finding(part, verdict, spans, outcomes, [], any(s.quick for s in used), changes, needed)
+    changes = ", ".join(dict.fromkeys(change for summary in used for change in summary.changed))
+    return Finding(part, verdict, spans, outcomes, [], any(s.quick for s in used), changes, needed, central)
 
 
-def over_seeds(part: Part, spans: Sequence[Span], outcomes: Sequence[bool | None]) -> Verdict:
-    """PASS: the median and at least 80 % of the seeds. FAIL: that cannot be any more."""
+def over_seeds(part: Part, spans: Sequence[Span], outcomes: Sequence[bool | None]) -> tuple[Verdict, bool | None]:
+    """PASS: the median and at least 80 % of the seeds. FAIL: that cannot be any more. Then what holds of the median."""
     # A numerator that is censored alone fails its seed whatever the ratio may be, and so it does in the median.
-    forced = [_failing(part) if o is False and s.is_(part.relation, part.threshold) is None else s
+    forced = [Span.of(math.inf) if o is False and s.is_(part.relation, part.threshold) is None else s
               for s, o in zip(spans, outcomes, strict=True)]  # fmt: skip
     central = middle(forced).is_(part.relation, part.threshold)
     yes, no, n = outcomes.count(True), outcomes.count(False), len(outcomes)
     if central is True and yes >= SHARE * n - 1e-9:
-        return Verdict.PASS
+        return Verdict.PASS, central
     if central is False or n - no < SHARE * n - 1e-9:
-        return Verdict.FAIL
-    return Verdict.UNDECIDED
-
-
-def _failing(part: Part) -> Span:
-    """A value for which the relation does not hold; only upper bounds are ever forced."""
-    return Span.of(math.inf)
+        return Verdict.FAIL, central
+    return Verdict.UNDECIDED, central
 
 
 def outcome(part: Part, seed: int, span: Span, summaries: Summaries) -> bool | None:
@@ -139,7 +138,7 @@ def _number(part: Part, side: Side, seed: int, summaries: Summaries) -> Span:
 
 def _margin(part: Part, side: Side, seed: int, summaries: Summaries) -> Span:
     """Against each rival the condition in which this curve is furthest ahead; of these the least: below 0 some rival
-    is at least as good everywhere, which is to say that it dominates."""
+    is better everywhere, which is to say that it dominates."""
     records = summaries[side.panel].curves
 
     def ahead(rival: str) -> Span:
@@ -169,16 +168,18 @@ def target_of(part: Part, summary: Summary) -> float | None:
     return min(part.target, summary.target)
 
 
+def rounds_to(target: float | None, record: Record) -> Span:
+    """Rounds to a target, censored at the rounds that the run was given."""
+    first = None if target is None else record.rounds_to(target)
+    return Span.more_than(record.limit) if first is None else Span.of(first)
+
+
 def value(part: Part, record: Record, summary: Summary) -> Span:
     """A metric of one run."""
     if part.metric == "rounds":
-        target = target_of(part, summary)
-        first = None if target is None else record.rounds_to(target)
-        return Span.more_than(record.limit) if first is None else Span.of(first)
-    if part.metric in ("final", "best", "unrest"):
+        return rounds_to(target_of(part, summary), record)
+    if part.metric in ("final", "best", "mean", "unrest"):
         return Span.of(getattr(record, part.metric))
-    if part.metric == "mean":
-        return Span.of(fmean(v for _, v in record.accuracy) if record.accuracy else 0.0)
     if part.metric not in record.numbers:
         return Span(-math.inf, math.inf)  # not measured: nothing follows
     return Span.of(record.numbers[part.metric])

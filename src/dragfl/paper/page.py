@@ -11,7 +11,7 @@ from pathlib import Path
 from dragfl.paper import claims, panel, results
 from dragfl.paper.claims import Part
 from dragfl.paper.cost import duration
-from dragfl.paper.judge import SHARE, Summaries, Verdict, find
+from dragfl.paper.judge import SHARE, Summaries, Verdict, find, target_of
 from dragfl.paper.page_panel import anchor, section, title
 from dragfl.paper.panel import TUNING_SEEDS
 from dragfl.paper.summary import WINDOW
@@ -41,10 +41,19 @@ seeds it takes; the judge is code ([judge.py](../src/dragfl/paper/judge.py)) and
 - *Final accuracy* is the mean over the evaluations of the last {WINDOW} rounds (of the last half of a shorter run),
   *unrest* their standard deviation. A run that diverged has final accuracy 0 and reaches nothing.
 - PASS needs the relation for the median over seeds and for at least {100 * SHARE:.0f} % of the seeds, compared seed by
-  seed (the same split and the same first model). With fewer seeds than the claim takes it is UNDECIDED. A claim whose
+  seed (the same split and the same first model), each with its best rival: the median of the ratios need not be the
+  ratio of the medians. With fewer seeds than the claim takes it is UNDECIDED. A claim whose
   runs are missing is NOT RUN. All parts of a claim must hold.
 - Controls with a setting to choose are tuned on seed {", ".join(map(str, TUNING_SEEDS))}, which is never judged.
 """
+METRICS = {  # in words, where causes are told
+    "rounds": "rounds to the target",
+    "final": "final accuracy",
+    "best": "best accuracy",
+    "mean": "mean accuracy over the run",
+    "skipped": "rounds without a step",
+    "reference_norm": "length of the root update",
+}
 
 
 def write(folder: Path, page: Path) -> list[Path]:
@@ -111,15 +120,14 @@ def _causes(book: Summaries, by_hand: str) -> str:
         shown = [part for part in cause.part if find(part, 1, book).verdict is not Verdict.NOT_RUN]
         if shown:
             lines += [f"**{cause.title}.** {cause.text}", ""]
-            lines += [f"- {_where(part)}: {finding_text(find(part, 1, book), book)}" for part in shown]
+            lines += [f"- {_where(part, book)}: {finding_text(find(part, 1, book), book)}" for part in shown]
             lines.append("")
     return "\n".join([*lines, by_hand.strip()]) if len(lines) > 2 or by_hand.strip() else ""
 
 
-def _where(part: Part) -> str:
-    metric = {"rounds": "rounds to the target", "final": "final accuracy", "mean": "mean accuracy over the run"}
-    metric |= {"best": "best accuracy", "skipped": "rounds without a step"}
-    told = f"rounds to {100 * part.target:g} %" if part.target is not None else metric[part.metric]
+def _where(part: Part, book: Summaries) -> str:
+    target = target_of(part, book[part.panel])
+    told = METRICS[part.metric] if part.metric != "rounds" or target is None else f"rounds to {100 * target:g} %"
     return f"{part.panel}, {told}"
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 import tomli_w
 
+from dragfl.experiment.overrides import override
 from dragfl.paper import figures, results
 from dragfl.paper.claims import served_by
 from dragfl.paper.cost import duration
 from dragfl.paper.curves import curve_rows
 from dragfl.paper.panel import Panel
+from dragfl.paper.plan import Scale
 from dragfl.paper.summary import Summary
 
 
@@ -68,13 +71,14 @@ def _command(one: Panel, s: Summary, seeds: int) -> str:
             words += ["--rounds", value]
         elif key != "data.dataset":
             words.append(change)
-    return " ".join([*words, *([f"data.dataset={s.dataset}"] if len(one.datasets) > 1 else [])])
+    return shlex.join([*words, *([f"data.dataset={s.dataset}"] if len(one.datasets) > 1 else [])])
 
 
 def _settings(one: Panel, s: Summary) -> list[str]:
     lines = []
     if one.like is None:
-        tables = {**one.experiment, "data": {"dataset": s.dataset, **one.experiment["data"]}}
+        scale = Scale(s.dataset, tuple(s.seeds), s.quick, tuple(s.changes))
+        tables = override(dict(one.experiment), scale.words(one))
         lines += ["What all curves share:", "", "```toml", tomli_w.dumps(tables).strip(), "```", ""]
     else:
         changed = f", with {', '.join(f'`{word}`' for word in one.set)}" if one.set else ""

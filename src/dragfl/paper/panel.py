@@ -47,11 +47,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Quick:
-    """The panel in small."""
+    """The panel in small; what is tuned otherwise takes its middle value as it is."""
 
     set: list[str] = field(default_factory=list)
     datasets: dict[str, list[str]] = field(default_factory=dict)  # dataset -> further changes; may stand in
-    tune: bool = False  # else the middle value is taken as it is
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def lay_out(panel: Panel, scale: Scale, folder: Path) -> Laid:
     for curve in panel.curve:
         words: list[str] = []
         if curve.tune is not None:
-            if scale.quick and not panel.quick.tune:
+            if scale.quick:
                 tuned[curve.id] = curve.tune.values[len(curve.tune.values) // 2]
             else:
                 mine: list[Panelled] = []

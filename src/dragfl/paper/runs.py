@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dragfl.errors import Interrupted
+from dragfl.errors import Interrupted, SpecError
 from dragfl.experiment.sweep import OnBegin, OnEnd, Planned
 from dragfl.experiment.sweep import play as play_runs
 from dragfl.paper.cost import Rates
@@ -48,11 +48,16 @@ def play(
     on_record: OnRecord | None,
     on_end: OnEnd,
     should_stop: Callable[[], bool],
+    on_plan: Callable[[Sequence[Planned], Sequence[Planned]], None] = lambda todo, later: None,
     jobs: int = 1,
 ) -> list[Laid]:
-    """Run all of it, or what is left; twice where controls are tuned, since their runs depend on the first ones."""
+    """Run all of it, or what is left; twice where controls are tuned, since their runs depend on the first ones.
+
+    `on_plan` is told each time what is to be run now, and what stands in for the runs that follow.
+    """
     laid = lay_all(asked, folder)
     while todo := missing(laid):
+        on_plan(todo, waiting(laid))
         try:
             play_runs(
                 todo,
@@ -64,5 +69,7 @@ def play(
             )
         except Interrupted as error:
             raise Interrupted(str(error).replace("sweep", "paper", 1)) from None
+        except SpecError as error:
+            raise SpecError(str(error).replace("--out", "--runs")) from None
         laid = lay_all(asked, folder)
     return laid

@@ -85,10 +85,13 @@ def middle(spans: Sequence[Span]) -> Span:
 
 
 def rank(mine: Span, others: Sequence[Span], *, low_is_best: bool) -> Span:
-    """The place among others, 1 being the best; ties that censoring leaves open are a span of places."""
+    """The place among others, 1 being the best, equals sharing one; what censoring leaves open is a span of places."""
 
-    def before(a: Span, b: Span) -> bool:
+    def surely(a: Span, b: Span) -> bool:
         return a.high < b.low if low_is_best else a.low > b.high
 
-    first = 1 + sum(before(other, mine) for other in others)
-    return Span(first, 1 + len(others) - sum(before(mine, other) for other in others))
+    def possibly(a: Span, b: Span) -> bool:
+        return a.low < b.high if low_is_best else a.high > b.low
+
+    first, last = (1 + sum(before(other, mine) for other in others) for before in (surely, possibly))
+    return Span(first, last)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from statistics import fmean, median, pstdev
 from typing import Any
@@ -16,10 +17,15 @@ from typing import Any
 from dragfl.errors import DamagedRun
 from dragfl.experiment import durable
 from dragfl.experiment.rundir import Run
+from dragfl.paper import panel
 from dragfl.paper.plan import Laid, finished
 
 WINDOW = 100  # the last rounds, over which final accuracy and its unrest are taken
 DIGITS = 4
+NUMBERS = (  # of a record, see `numbers_of`
+    "bytes", "step_ratio", "mean_norm", "pairwise_cosine", "reference_norm", "shortened", "against", "reversed",
+    "over_reference", "skipped",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,14 +40,24 @@ class Record:
     numbers: dict[str, float] = field(default_factory=dict)  # by name; see `numbers_of`
     seconds: float = 0.0
 
+    @property
+    def diverged(self) -> bool:
+        """Such a run has reached nothing, whatever it had before."""
+        return self.ended == "diverged"
+
     def rounds_to(self, target: float) -> int | None:
         """The first evaluated round with at least this accuracy, or None."""
-        return next((t for t, value in self.accuracy if value >= target), None)
+        return None if self.diverged else next((t for t, value in self.accuracy if value >= target), None)
 
     @property
     def final(self) -> float:
-        """Mean accuracy over the evaluations of the last rounds; a run that diverged has none to show."""
-        return 0.0 if self.ended == "diverged" else fmean(last(self.accuracy))
+        """Mean accuracy over the evaluations of the last rounds."""
+        return 0.0 if self.diverged else fmean(last(self.accuracy))
+
+    @property
+    def mean(self) -> float:
+        """Mean accuracy over all evaluations: who is fast has more of it."""
+        return 0.0 if self.diverged or not self.accuracy else fmean(value for _, value in self.accuracy)
 
     @property
     def best(self) -> float:
@@ -50,7 +66,7 @@ class Record:
     @property
     def unrest(self) -> float:
         """Standard deviation of the accuracy over the evaluations of the last rounds."""
-        return pstdev(last(self.accuracy))
+        return inf if self.diverged else pstdev(last(self.accuracy))
 
 
 def last(accuracy: Sequence[tuple[int, float]]) -> list[float]:
@@ -79,6 +95,12 @@ class Summary:
     @property
     def seeds(self) -> list[int]:
         return sorted({seed for records in self.curves.values() for seed in records})
+
+    @property
+    def changed(self) -> list[str]:
+        """What the command line changed; to choose among the panel's own datasets is no change."""
+        own = [f"data.dataset={name}" for name in panel.load(self.panel).datasets]
+        return [change for change in self.changes if change not in own]
 
     @property
     def seconds(self) -> float:
@@ -152,7 +174,8 @@ def numbers_of(run: Run) -> dict[str, float]:
     | bytes | sent in a round, up and down, all clients together: the mean over rounds |
     | step_ratio | median of the length of the step over that of the mean update |
     | mean_norm | median length of the mean update over the last rounds: what is left of the gradient |
-    | pairwise_cosine | mean cosine between pairs of (dragged) updates, mean over rounds |
+    | pairwise_cosine | mean cosine between pairs of (dragged) updates, mean over the first 100 rounds |
+    | reference_norm | median length of the reference, for BR-DRAG the root update |
     | shortened | share of (client, round) in which dragging shortened the component along the reference |
     | against | share of (honest client, round) with a cosine to the reference of at most 0 |
     | reversed | share of (attacker, round) whose own part got a negative weight, λ > 1 |
@@ -169,11 +192,12 @@ def numbers_of(run: Run) -> dict[str, float]:
     norms = _numbers(rows[-WINDOW:], "mean_norm")
     if norms:
         out["mean_norm"] = median(norms)
-    pairs = _numbers(rows, "pairwise_cosine")
+    pairs = _numbers(rows[:WINDOW], "pairwise_cosine")
     if pairs:
         out["pairwise_cosine"] = fmean(pairs)
     bounded = [(row["step_norm"], row["reference_norm"]) for row in rows if "reference_norm" in row]
     if bounded:
+        out["reference_norm"] = median(r for _, r in bounded)
         out["over_reference"] = fmean(step > r * (1 + 1e-5) for step, r in bounded)
     out["skipped"] = fmean("skipped" in row or row.get("step_norm") == 0.0 for row in rows)
     return out | _of_clients(run.clients)
@@ -227,7 +251,10 @@ def read(path: Path) -> Summary:
         curves = {c: {r["seed"]: _unpacked(r) for r in records} for c, records in table.pop("curves").items()}
         return Summary(**table, curves=curves)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise DamagedRun(f"{path}: cannot be read as the summary of a panel ({error})") from None
+        raise DamagedRun(
+            f"{path}: cannot be read as the summary of a panel ({error}); delete it, "
+            f"`dragfl paper {path.stem} --judge` makes it anew"
+        ) from None
 
 
 def _packed(record: Record) -> dict[str, Any]:

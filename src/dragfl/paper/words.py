@@ -61,6 +61,7 @@ def name(part: Part) -> str:
         "pairwise_cosine": "mean pairwise cosine",
         "skipped": "share of rounds in which the model stood still",
         "final": "final accuracy",
+        "reference_norm": "length of the root update",
     }
     return f"{label}, {words.get(part.metric, part.metric)}"
 
@@ -146,15 +147,19 @@ def explanation(judged: Judged) -> str:
         lacking = list(dict.fromkeys(m.partition("/")[0] for f in findings for m in f.missing))
         return f"Runs are missing: {', '.join(lacking)}."
     told = claim.if_pass if judged.verdict is Verdict.PASS else claim.if_fail
+    if judged.verdict is Verdict.FAIL and not any(f.verdict is Verdict.FAIL and f.median is False for f in findings):
+        told = "It holds for the median, but not for 80 % of the seeds."
     if any(f.quick for f in findings):
-        told = ""  # it is about the paper's setting
+        told = "A quick look, not the paper's setting."
     if judged.verdict in (Verdict.PASS, Verdict.FAIL):
         return f"{seeds_text(findings)} {told}".strip()
+    if any(math.isinf(s.low) and math.isinf(s.high) for f in findings for s in f.spans.values()):
+        return "Not all of it was measured in these runs: nothing follows."
     few = [f for f in findings if len(f.spans) < f.needed]
     if few:
         seen = few[0]
         return f"{len(seen.spans)} of the {seen.needed} seeds it takes have been run. {seeds_text(findings)}"
-    return f"{seeds_text(findings)} Censored or between the seeds: nothing follows."
+    return f"{seeds_text(findings)} Not reached within the rounds given, or between the seeds: nothing follows."
 
 
 def seeds_text(findings: Sequence[Finding]) -> str:
@@ -165,6 +170,7 @@ def seeds_text(findings: Sequence[Finding]) -> str:
     which = f" ({name(worst.part)} {SIGNS[worst.part.relation]}" if len(findings) > 1 else ""
     which += f"{wanted(worst.part, {})[len(SIGNS[worst.part.relation]) :]})" if which else ""
     rest = f", open for {unknown}" if unknown else ""
-    scale = f" With {worst.changes}." if worst.changes else ""
+    changes = ", ".join(dict.fromkeys(f.changes for f in findings if f.changes))
+    scale = f" With {changes}." if changes else ""
     plural = "s" if len(values) > 1 else ""
     return f"Holds for {yes} of {len(values)} seed{plural}{rest}{which}.{scale}"
