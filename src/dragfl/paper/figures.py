@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dragfl.report.figures.style import Pen
 
 HEIGHT, NAME_HEIGHT, FACET_HEIGHT, COLUMNS = 3.4, 0.24, 1.9, 3
+LEGEND_HEIGHT, HANDLE_WIDTH, LETTER_WIDTH = 0.25, 0.55, 0.078  # inches
 
 
 def draw(panel: Panel, summary: Summary, out: Path) -> Written | None:
@@ -77,7 +78,8 @@ def _facets(shown: Sequence[Curve], summary: Summary) -> Figure:
     labels = list(dict.fromkeys(curve.label for curve in shown))
     pen: dict[str, Pen] = dict(zip(labels, pens(labels), strict=True))
     rows = -(-len(facets) // COLUMNS)
-    figure = canvas(0.7 + FACET_HEIGHT * rows)
+    columns = _columns(labels)
+    figure = canvas(0.4 + LEGEND_HEIGHT * -(-len(labels) // columns) + FACET_HEIGHT * rows)
     axes = figure.subplots(rows, min(COLUMNS, len(facets)), sharex=True, sharey=True, squeeze=False)
     places = list(axes.flat)
     for ax, facet in zip(places, facets, strict=False):
@@ -96,15 +98,23 @@ def _facets(shown: Sequence[Curve], summary: Summary) -> Figure:
         ax.tick_params(labelbottom=True)
     for row in axes:
         row[0].set_ylabel("test accuracy")
-    _legend(figure, labels, pen)
+    _legend(figure, labels, pen, columns)
     return figure
 
 
-def _legend(figure: Figure, labels: Sequence[str], pen: dict[str, Pen]) -> None:
+def _columns(labels: Sequence[str]) -> int:
+    """As many as fit beside each other."""
+    from dragfl.report.figures.style import WIDTH
+
+    widest = HANDLE_WIDTH + LETTER_WIDTH * max(map(len, labels))
+    return max(1, min(len(labels), int(WIDTH / widest)))
+
+
+def _legend(figure: Figure, labels: Sequence[str], pen: dict[str, Pen], columns: int) -> None:
     from matplotlib.lines import Line2D
 
     lines = [Line2D([], [], color=pen[x].colour, linestyle=pen[x].dash, linewidth=pen[x].width) for x in labels]
-    figure.legend(lines, labels, loc="outside upper left", ncols=min(len(labels), 5))
+    figure.legend(lines, labels, loc="outside upper left", ncols=columns)
 
 
 def _axis(ax: Axes, summary: Summary) -> None:
@@ -149,7 +159,8 @@ def pens(labels: Sequence[str]) -> list[Pen]:
             colour = to_hex(colormaps["viridis"](0.05 + 0.8 * sorted(variants[name]).index(label) / (many - 1)))
             found.append(replace(colours[name], colour=colour, dash=DASHES[0]))
         else:
-            found.append(replace(colours[name], dash=DASHES[place]))
+            own = colours[name].dash  # not solid where its colour had been taken before
+            found.append(replace(colours[name], dash=DASHES[place] if place else own))
     return found
 
 
