@@ -11,7 +11,8 @@ from dragfl.paper.summary import Record, Summary
 
 
 def curve_rows(one: Panel, s: Summary) -> list[list[str]]:
-    """Heads, then a row for every curve that was run: rounds to the target, final and best accuracy, step length.
+    """Heads, then a row for every curve that was run: rounds to the target, final and best accuracy, and
+    how long the aggregate is beside the mean update.
 
     Runs that stop at the target have no final accuracy to speak of.
     """
@@ -19,7 +20,7 @@ def curve_rows(one: Panel, s: Summary) -> list[list[str]]:
     target = [] if s.target is None else [f"rounds to {100 * s.target:g} %"]
     stopped = any(r.ended == "target" for curve in shown for r in s.curves[curve.id].values())
     final = [] if stopped else ["final accuracy"]
-    rows = [["algorithm", *target, *final, "best accuracy", "step length / mean update"]]
+    rows = [["algorithm", *target, *final, "best accuracy", "aggregate / mean update"]]
     for curve in shown:
         records = list(s.curves[curve.id].values())
         cells = [f"{curve.label}, {curve.facet}" if curve.facet else curve.label]

@@ -44,6 +44,8 @@ seeds it takes; the judge is code ([judge.py](../src/dragfl/paper/judge.py)) and
   seed (the same split and the same first model), each with its best rival: the median of the ratios need not be the
   ratio of the medians. With fewer seeds than the claim takes it is UNDECIDED. A claim whose
   runs are missing is NOT RUN. All parts of a claim must hold.
+- *Aggregate / mean update* is the median length of what the aggregate makes of the updates over that of their mean,
+  before any server step, momentum or tuned length.
 - Controls with a setting to choose are tuned on seed {", ".join(map(str, TUNING_SEEDS))}, which is never judged.
 """
 METRICS = {  # in words, where causes are told

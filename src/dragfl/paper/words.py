@@ -109,7 +109,7 @@ def text(part: Part, span: Span) -> str:
             return f"at least {_plain(part, low)}"
         if low <= 0 and part.how != "rank" and part.than is None:
             return f"at most {_plain(part, high)}"
-        return f"{_plain(part, low)} to {_plain(part, high)}"
+        return f"{_plain(part, low)} … {_plain(part, high)}"
     if math.isinf(low):
         return "not measured"
     if span.censored:
