@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from dragfl.paper.panel import Curve, Panel
@@ -59,8 +60,19 @@ def _single(shown: Sequence[Curve], summary: Summary) -> Figure:
     _axis(ax, summary)
     count_axis(ax)
     figure.draw_without_rendering()
-    label_ends(ax, lines, drawn, [curve.label for curve in shown], target=summary.target)
+    ends = [
+        _end(series, summary.curves[curve.id].values(), summary) for curve, series in zip(shown, lines, strict=True)
+    ]
+    label_ends(ax, ends, drawn, [curve.label for curve in shown], target=summary.target)
     return figure
+
+
+def _end(series: Series, records: Iterable[Record], summary: Summary) -> tuple[float, float] | None:
+    """Where a curve's name goes; those that reached the target from above, the first to arrive on top."""
+    arrivals = [float(record.accuracy[-1][0]) for record in records if record.ended == "target"]
+    if not arrivals or summary.target is None:
+        return series.end
+    return median(arrivals), summary.target + 1e-4 * (1.0 - median(arrivals) / summary.rounds)
 
 
 def _arrivals(ax: Axes, records: Iterable[Record], pen: Pen) -> None:

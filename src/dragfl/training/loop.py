@@ -20,6 +20,8 @@ from dragfl.data.dataset import Dataset
 from dragfl.types import Affine
 from dragfl.vector import FlatModel
 
+PIECE = 125  # samples a CPU evaluates at once: more of what a convolution makes of them does not stay in its cache
+
 
 @dataclass(frozen=True)
 class Share:
@@ -55,8 +57,10 @@ class Loop:
     def loss(self, x: Tensor, y: Tensor, reduction: str = "mean") -> tuple[Tensor, Tensor]:
         """(loss, logits) of stored inputs."""
         logits = self.model.module(self.inputs(x))
-        scores = logits.softmax(1) if self.double_softmax else logits
-        return nnf.cross_entropy(scores, y, reduction=reduction), logits
+        return self._loss_of(logits, y, reduction), logits
+
+    def _loss_of(self, logits: Tensor, y: Tensor, reduction: str) -> Tensor:
+        return nnf.cross_entropy(logits.softmax(1) if self.double_softmax else logits, y, reduction=reduction)
 
     def train(
         self,
@@ -135,17 +139,14 @@ class Loop:
         return total / len(rows)
 
     def predict(self, w: Tensor, x: Tensor, block: int) -> Tensor:
-        """(n, classes) scores of stored inputs."""
+        """(n, classes) scores of stored inputs, at most a block of them at once."""
+        size = min(block, PIECE) if x.device.type == "cpu" else block
         self.model.module.eval()
         self.model.load(w, self.buffers)
         with torch.no_grad():
-            pieces = [self.model.module(self.inputs(x[a : a + block])) for a in range(0, len(x), block)]
-        return torch.cat(pieces)
+            return torch.cat([self.model.module(self.inputs(piece)) for piece in torch.split(x, size)])
 
     def score(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[int, float]:
         """(right answers, summed loss) of stored inputs."""
-        self.model.module.eval()
-        self.model.load(w, self.buffers)
-        with torch.no_grad():
-            loss, logits = self.loss(x, y, reduction="sum")
-            return int((logits.argmax(1) == y).sum()), float(loss)
+        logits = self.predict(w, x, len(x))
+        return int((logits.argmax(1) == y).sum()), float(self._loss_of(logits, y, "sum"))

@@ -127,7 +127,7 @@ def _panels(
     figure.draw_without_rendering()
     for ax, inside in zip(axes, members, strict=True):
         shown = [group.short if apart else group.label for group, _, _ in inside]
-        label_ends(ax, [curve for _, curve, _ in inside], [pen for _, _, pen in inside], shown, target=target)
+        label_ends(ax, [curve.end for _, curve, _ in inside], [pen for _, _, pen in inside], shown, target=target)
     return figure
 
 

@@ -37,7 +37,7 @@ def telemetry(groups: Sequence[Group]) -> Drawing | None:
     figure.draw_without_rendering()
     names = [group.label for group in groups]
     for ax, lines in zip(axes, drawn, strict=True):
-        label_ends(ax, lines, pens(groups), names)
+        label_ends(ax, [line.end for line in lines], pens(groups), names)
     smoothed = f" Running means over {window} rounds." if window > 1 else ""
     caption = _words(list(found)) + smoothed + band_words(groups)
     return Drawing("drift", figure, "Drift telemetry", caption, "Line charts by round. " + caption)

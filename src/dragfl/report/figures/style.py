@@ -28,6 +28,7 @@ Dash = Literal["-"] | tuple[float, tuple[float, ...]]
 
 _HOME = {"DRAG": BLUE, "BR-DRAG": GREEN, "FedAvg": BLACK, "FLTrust": ORANGE, "SCAFFOLD": PURPLE, "FedProx": SKY}
 _CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK, GREY, VERMILLION)
+End = tuple[float, float]
 DASHES: tuple[Dash, ...] = ("-", (0, (4.5, 1.8)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
 
 
@@ -151,30 +152,31 @@ def plot_series(ax: Axes, line: Series, pen: Pen) -> None:
 
 
 def label_ends(
-    ax: Axes, lines: Sequence[Series], pens: Sequence[Pen], names: Sequence[str], *, target: float | None = None
+    ax: Axes, ends: Sequence[End | None], pens: Sequence[Pen], names: Sequence[str], *, target: float | None = None
 ) -> None:
-    """Write each name at the right edge, as near to the end of its line as the neighbours allow.
+    """Write each name at the right edge, as near to the end (x, y) of its line as the neighbours allow.
 
-    Where lines are many, a piece of the line stands before its name.
+    Where lines are many, or some stop early, a piece of the line stands before its name.
     The names are not part of the line's data, so the axes must have their final limits and place when this is called.
     """
     low, high = ax.get_ylim()
-    ends = [
+    shown = [
         (name, pen, (end[0], min(max(end[1], low), high)))
-        for name, pen, line in zip(names, pens, lines, strict=True)
-        if (end := line.end) is not None
+        for name, pen, end in zip(names, pens, ends, strict=True)
+        if end is not None
     ]
     if target is not None:
-        ends.append((f"target {100 * target:g} %", Pen(INK, (0, (1, 2))), (ax.get_xlim()[1], target)))
+        shown.append((f"target {100 * target:g} %", Pen(INK, (0, (1, 2))), (ax.get_xlim()[1], target)))
     gap = 1.35 * 8.5 / 72 / (ax.get_position().height * ax.figure.get_figheight())  # type: ignore[union-attr]
-    placed = spread({i: _fraction(ax, *end) for i, (_, _, end) in enumerate(ends)}, gap)
+    placed = spread({i: _fraction(ax, *end) for i, (_, _, end) in enumerate(shown)}, gap)
     near = ax.get_xlim()[1] - 0.1 * (ax.get_xlim()[1] - ax.get_xlim()[0])
-    crowded = any(not pen.band for pen in pens)
-    for i, (name, pen, end) in enumerate(ends):
-        far = end[0] < near  # a line that stopped early: its leader must not pass for data
+    crowded = any(not pen.band for pen in pens) or any(end[0] < near for _, _, end in shown)
+    for i, (name, pen, end) in enumerate(shown):
         if crowded:
             _sample(ax, placed[i], pen)
             ax.text(1.115, placed[i], name, color=pen.colour, va="center", transform=ax.transAxes)
+        if end[0] < near:  # a line that stopped early: a leader across the figure would pass for data
+            continue
         ax.annotate(
             "" if crowded else name,
             xy=end,
@@ -187,8 +189,8 @@ def label_ends(
                 "arrowstyle": "-",
                 "color": pen.colour,
                 "linewidth": 0.7,
-                "alpha": 0.35 if far else 0.55,
-                "linestyle": (0, (1, 3)) if far else "-" if crowded else pen.dash,
+                "alpha": 0.55,
+                "linestyle": "-" if crowded else pen.dash,
                 "shrinkA": 1,
                 "shrinkB": 2,
                 "relpos": (0, 0.5),
