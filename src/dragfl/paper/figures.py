@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dragfl.report.figures.style import Pen
 
 HEIGHT, NAME_HEIGHT, FACET_HEIGHT, COLUMNS = 3.4, 0.24, 1.9, 3
+ENDINGS = {"target": ("o", 3.2), "diverged": ("x", 6.0)}
 LEGEND_HEIGHT, HANDLE_WIDTH, LETTER_WIDTH = 0.25, 0.55, 0.078  # inches
 
 
@@ -55,7 +56,7 @@ def _single(shown: Sequence[Curve], summary: Summary) -> Figure:
     lines, drawn = [line(summary.curves[curve.id].values()) for curve in shown], pens([c.label for c in shown])
     for curve, series, pen in zip(shown, lines, drawn, strict=True):
         plot_series(ax, series, pen)
-        _arrivals(ax, summary.curves[curve.id].values(), pen)
+        _endings(ax, summary.curves[curve.id].values(), pen)
     ax.margins(x=0.01)
     _axis(ax, summary)
     count_axis(ax)
@@ -75,12 +76,13 @@ def _end(series: Series, records: Iterable[Record], summary: Summary) -> tuple[f
     return median(arrivals), summary.target + 1e-4 * (1.0 - median(arrivals) / summary.rounds)
 
 
-def _arrivals(ax: Axes, records: Iterable[Record], pen: Pen) -> None:
-    """A dot where a run ended because it had reached the target."""
-    ends = [record.accuracy[-1] for record in records if record.ended == "target"]
-    if ends:
-        x, y = zip(*ends, strict=True)
-        ax.plot(x, y, linestyle="", marker="o", markersize=3.2, color=pen.colour, zorder=4)
+def _endings(ax: Axes, records: Iterable[Record], pen: Pen) -> None:
+    """A dot where a run ended because it had reached the target, a cross where it was seen last before it diverged."""
+    for record in records:
+        marker, size = ENDINGS.get(record.ended, ("", 0.0))
+        if marker and record.accuracy:
+            x, y = record.accuracy[-1]
+            ax.plot([x], [y], linestyle="", marker=marker, markersize=size, color=pen.colour, zorder=4, clip_on=False)
 
 
 def _facets(shown: Sequence[Curve], summary: Summary) -> Figure:
@@ -97,7 +99,7 @@ def _facets(shown: Sequence[Curve], summary: Summary) -> Figure:
     for ax, facet in zip(places, facets, strict=False):
         for curve in (c for c in shown if c.facet == facet):
             plot_series(ax, line(summary.curves[curve.id].values()), pen[curve.label])
-            _arrivals(ax, summary.curves[curve.id].values(), pen[curve.label])
+            _endings(ax, summary.curves[curve.id].values(), pen[curve.label])
         ax.set_title(facet)
         ax.margins(x=0.01)
     for ax in places[: len(facets)]:
@@ -188,6 +190,8 @@ def caption(panel: Panel, summary: Summary) -> str:
         words.append(f"the dotted line is the target of {100 * summary.target:g} %")
         if any(r.ended == "target" for records in summary.curves.values() for r in records.values()):
             words.append("a dot is where a run ended because it had reached it")
+    if any(r.diverged for records in summary.curves.values() for r in records.values()):
+        words.append("a cross is the last evaluation of a run that diverged")
     if summary.quick:
         words.append("a scaled-down look, not the paper's setting")
     if summary.changed:
