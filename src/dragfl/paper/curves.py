@@ -23,7 +23,7 @@ def curve_rows(one: Panel, s: Summary) -> list[list[str]]:
     rows = [["algorithm", *target, *final, "best accuracy", "aggregate / mean update"]]
     for curve in shown:
         records = list(s.curves[curve.id].values())
-        cells = [f"{curve.label}, {curve.facet}" if curve.facet else curve.label]
+        cells = [curve.name]
         if s.target is not None:
             cells.append(_rounds(records, s.target))
         if not stopped:

@@ -83,7 +83,7 @@ def _settings(one: Panel, s: Summary) -> list[str]:
     else:
         changed = f", with {', '.join(f'`{word}`' for word in one.set)}" if one.set else ""
         lines += [f"The experiment of {one.like}{changed}.", ""]
-    own = {curve.label + (f", {curve.facet}" if curve.facet else ""): curve.set for curve in one.curve}
+    own = {curve.name: curve.set for curve in one.curve}
     lines += ["| curve | settings |", "|---|---|"]
     lines += [f"| {label} | {' '.join(f'`{word}`' for word in words)} |" for label, words in own.items()]
     lines += ["", "On these the paper is silent, or its code differs from its text:", ""]

@@ -44,6 +44,11 @@ class Curve:
     tune: Tune | None = None
     facet: str = ""  # curves of a facet are drawn together, beside the others
 
+    @property
+    def name(self) -> str:
+        """What it is called where facets are not apart."""
+        return f"{self.label}, {self.facet}" if self.facet else self.label
+
 
 @dataclass(frozen=True)
 class Quick:

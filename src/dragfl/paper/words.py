@@ -52,7 +52,7 @@ def name(part: Part) -> str:
         return "ratio"
     if part.how == "difference":
         return "difference"
-    label = panels.load(part.panel)[part.of].label
+    label = panels.load(part.panel)[part.of].name
     words = {
         "against": "share of honest updates away from the root",
         "reversed": "share of attackers' updates reversed",
