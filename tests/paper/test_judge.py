@@ -159,7 +159,19 @@ def test_a_claim_holds_if_all_its_parts_do() -> None:
 
 def test_a_number_that_was_not_measured_decides_nothing() -> None:
     book = {"fig3a": summary("fig3a", {"drag": rounds(20)})}
-    assert find(part(how="value", versus=[], metric="against"), 1, book).verdict is UNDECIDED
+    aside = part(how="value", versus=[], metric="against")
+    assert find(aside, 1, book).verdict is UNDECIDED
+    line = row(judge(Claim("X", "they point away", [aside], 3), book), book)
+    assert line.because == "Not all of it was measured in these runs: nothing follows."
+
+
+def test_what_censoring_leaves_open_was_measured() -> None:
+    """Neither curve reached the target at either scale: a gap between any two numbers, and one seed of three."""
+    curves = {"drag": rounds(None), "fedavg": rounds(None)}
+    book = {"fig3a": summary("fig3a", curves), "fig3b": summary("fig3b", curves)}
+    gap = part(how="inverse", relation=">", threshold=0.0, than=Side("fig3b", "drag", ["fedavg"]))
+    line = row(judge(Claim("X", "the lead is larger", [gap], 3), book), book)
+    assert line.verdict == "UNDECIDED" and line.because.startswith("1 of the 3 seeds it takes have been run.")
 
 
 def test_a_lower_target_of_its_own() -> None:

@@ -157,6 +157,7 @@ def _tell(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespa
     """Summaries, figures and verdicts of what is there."""
     from rich.console import Console
 
+    from dragfl.cli.paper_tables import curves_table, verdicts_table
     from dragfl.errors import SpecError
     from dragfl.paper import results
 
@@ -168,11 +169,11 @@ def _tell(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespa
     if not args.quiet:
         for one, _ in asked:
             if one.name in book:
-                console.print(results.curves_table(one, book[one.name]))
+                console.print(curves_table(one, book[one.name]))
         for text in results.remarks(book, names):
             console.print(text, markup=False, highlight=False)
     if rows:
-        console.print(results.rich_table(rows))
+        console.print(verdicts_table(rows))
         console.print(results.tally(rows), markup=False, highlight=False)
     else:
         print("no claim is judged by these panels")

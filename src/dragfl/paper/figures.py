@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -68,10 +68,10 @@ def _single(shown: Sequence[Curve], summary: Summary) -> Figure:
     return figure
 
 
-def _end(series: Series, records: Iterable[Record], summary: Summary) -> tuple[float, float] | None:
-    """Where a curve's name goes; those that reached the target from above, the first to arrive on top."""
+def _end(series: Series, records: Collection[Record], summary: Summary) -> tuple[float, float] | None:
+    """Where a curve's name goes: of those with all seeds at the target the first to arrive is on top."""
     arrivals = [float(record.accuracy[-1][0]) for record in records if record.ended == "target"]
-    if not arrivals or summary.target is None:
+    if len(arrivals) < len(records) or summary.target is None:
         return series.end
     return median(arrivals), summary.target + 1e-4 * (1.0 - median(arrivals) / summary.rounds)
 

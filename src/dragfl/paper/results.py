@@ -17,19 +17,15 @@ from dragfl.errors import SpecError
 from dragfl.experiment import durable
 from dragfl.paper import claims, figures, panel, summary
 from dragfl.paper.cost import duration
-from dragfl.paper.curves import curve_rows
 from dragfl.paper.judge import Summaries, Verdict, judge
 from dragfl.paper.plan import lay_out
 from dragfl.paper.runs import Asked
 from dragfl.paper.words import Row, row
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from dragfl.report.figures import Written
 
 FIGURES, VERDICTS = "figures", "verdicts.json"
-STYLE = {"PASS": "green", "FAIL": "red", "UNDECIDED": "yellow", "NOT RUN": "dim"}
 
 
 def keep(asked: Asked, folder: Path, out: Path) -> dict[str, summary.Summary]:
@@ -43,7 +39,8 @@ def keep(asked: Asked, folder: Path, out: Path) -> dict[str, summary.Summary]:
     for name, found in made.items():
         summary.write(found, out / f"{name}.json")
     others = load(out, but=[one.name for one, _ in asked])
-    return {name: {**others, **made}[name] for name in panel.names() if name in others or name in made}
+    book = {**others, **made}
+    return {name: book[name] for name in panel.names() if name in book}
 
 
 def load(out: Path, but: Sequence[str] = ()) -> dict[str, summary.Summary]:
@@ -103,31 +100,3 @@ def seconds(used: Sequence[summary.Summary]) -> float:
 def tally(rows: Sequence[Row]) -> str:
     """`12 PASS, 3 FAIL, 1 UNDECIDED, 0 NOT RUN`"""
     return ", ".join(f"{sum(r.verdict == v for r in rows)} {v.value}" for v in Verdict)
-
-
-def curves_table(one: panel.Panel, s: summary.Summary) -> Table:
-    """The curves of a panel, for the terminal."""
-    from rich import box
-    from rich.table import Table
-
-    heads, *rows = curve_rows(one, s)
-    table = Table(*heads, box=box.SIMPLE_HEAD, title=f"{one.name}: {one.title}", title_justify="left")
-    for cells in rows:
-        table.add_row(*cells)
-    return table
-
-
-def rich_table(rows: Sequence[Row]) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_lines=True)
-    for name, ratio in (("claim", None), ("the paper says, or it leaves open", 3), ("measured: median (range)", 3)):
-        table.add_column(name, ratio=ratio)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("because", ratio=3)
-    for r in rows:
-        verdict = Text(r.verdict, style=STYLE[r.verdict])
-        table.add_row(r.claim, r.says, r.measured, verdict, r.because)
-    return table

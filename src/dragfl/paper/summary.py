@@ -20,7 +20,7 @@ from dragfl.experiment.rundir import Run
 from dragfl.paper import panel
 from dragfl.paper.plan import Laid, finished
 
-WINDOW = 100  # the last rounds, over which final accuracy and its unrest are taken
+WINDOW = 100  # the last rounds, over which final accuracy and its unrest are taken; the first ones, for cosines
 DIGITS = 4
 NUMBERS = (  # of a record, see `numbers_of`
     "bytes", "step_ratio", "mean_norm", "pairwise_cosine", "reference_norm", "shortened", "against", "reversed",

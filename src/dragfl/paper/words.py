@@ -10,6 +10,7 @@ from dragfl.paper import panel as panels
 from dragfl.paper.claims import Part
 from dragfl.paper.judge import Finding, Judged, Summaries, Verdict, target_of, value
 from dragfl.paper.spans import Span, middle
+from dragfl.paper.summary import NUMBERS
 
 SHARES = ("final", "best", "mean", "unrest")  # told in percent, and their differences in points
 PARTS_OF_ONE = ("against", "reversed", "over_reference", "shortened", "skipped")
@@ -153,7 +154,7 @@ def explanation(judged: Judged) -> str:
         told = "A quick look, not the paper's setting."
     if judged.verdict in (Verdict.PASS, Verdict.FAIL):
         return f"{seeds_text(findings)} {told}".strip()
-    if any(math.isinf(s.low) and math.isinf(s.high) for f in findings for s in f.spans.values()):
+    if any(f.part.metric in NUMBERS and not s.known for f in findings for s in f.spans.values()):
         return "Not all of it was measured in these runs: nothing follows."
     few = [f for f in findings if len(f.spans) < f.needed]
     if few:
