@@ -15,8 +15,8 @@ from benchmarks.timing import Tick, silent, threads
 from benchmarks.works import SEED
 from dragfl import functional
 from dragfl.aggregates.drag import Drag
-from dragfl.engine.executors.choose import cores
-from dragfl.types import Given, Now, Setting, Updates
+from dragfl.engine.backends.select import cores
+from dragfl.types import FederationInfo, RoundContext, RoundInputs, Updates
 
 SHAPES = ((40, 416_047), (20, 10_000_000))
 C = 0.25
@@ -38,8 +38,8 @@ def _panel(shape: tuple[int, int], count: int, repeats: int, tick: Tick) -> Pane
     draws = torch.Generator().manual_seed(SEED)
     x, r = torch.randn(n, d, generator=draws), torch.randn(d, generator=draws)
     w = torch.rand(n, generator=draws)
-    rule, setting = Drag(c=C), Setting(d, n, n, (0, d))
-    plan = rule.begin(rule.init(setting), Now(0, 0.1, SEED, 5), Given(mean=r), setting)
+    rule, setting = Drag(c=C), FederationInfo(d, n, n, (0, d))
+    plan = rule.begin(rule.init(setting), RoundContext(0, 0.1, SEED, 5), RoundInputs(mean=r), setting)
     block = Updates(x, torch.ones(n, dtype=torch.float64), torch.arange(n))
 
     def kernels() -> None:

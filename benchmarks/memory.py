@@ -27,7 +27,7 @@ LIMIT = 1.05  # times the memory of few clients
 
 def measure(work: Work, tick: Tick = silent, few: int = FEW, algorithm: str = "drag") -> Panel:
     """The peak of a cohort of few and of the whole one, of the same population."""
-    from dragfl.engine.executors.choose import cores
+    from dragfl.engine.backends.select import cores
 
     found: dict[int, float] = {}
     for count in (few, work.per_round):

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from benchmarks.timing import Tick, Times, interleave
 from benchmarks.works import SEED
-from dragfl.experiment.machine import describe_machine
-from dragfl.types import Setting
+from dragfl.runs.environment import describe_machine
+from dragfl.types import FederationInfo
 
 BUSY = 0.5  # a load above which ratios are not to be trusted
 Kind = Literal["floor", "bare", "dragfl", "peer"]  # who a row is; the figure gives each a colour
@@ -101,6 +101,6 @@ def panel_of(table: Mapping[str, Any]) -> Panel:
 
 def about() -> dict[str, Any]:
     """Where and with what it is measured; the load says whether others were at work on the machine."""
-    machine = describe_machine(SEED, Setting(dim=0, clients=1, per_round=1, segments=(0, 0)))
+    machine = describe_machine(SEED, FederationInfo(dim=0, clients=1, per_round=1, segments=(0, 0)))
     del machine["parameters"]
     return {"machine": machine, "load": round(os.getloadavg()[0], 2)}

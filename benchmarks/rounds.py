@@ -12,7 +12,7 @@ from benchmarks.peers import installed
 from benchmarks.results import Contender, Panel, on, rows, timed
 from benchmarks.timing import Tick, silent, with_threads
 from benchmarks.works import Work
-from dragfl.engine.executors.choose import cores
+from dragfl.engine.backends.select import cores
 
 ALGORITHMS = ("fedavg", "drag")
 WARM_UP = 2  # rounds: the first starts the workers, and DRAG makes its reference

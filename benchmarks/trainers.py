@@ -14,7 +14,7 @@ from benchmarks.results import Contender, Panel, on, rows, timed
 from benchmarks.timing import Tick, silent
 from benchmarks.works import Work
 from dragfl.errors import SpecError
-from dragfl.training.choose import Trainer
+from dragfl.training.select import Trainer
 
 _LETTERS, _PICTURES = "benchmarks.works:letters", "benchmarks.works:pictures"
 FEW = {"clients": 4, "per_round": 4, "steps": 5}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragfl.paper import page
+from dragfl.reproduction import page
 
 DOCS = Path(__file__).resolve().parent
 

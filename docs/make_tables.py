@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from dragfl.cli.bench import part
-from dragfl.cli.listing import rows
+from dragfl.cli.list_parts import rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end table -->)", re.DOTALL)

@@ -17,7 +17,7 @@ from torch import Tensor
 import dragfl
 from dragfl.errors import SpecError
 from dragfl.testing import check_aggregate
-from dragfl.types import Given, Need, Now, Partial, Setting, Updates
+from dragfl.types import FederationInfo, Need, Partial, RoundContext, RoundInputs, Updates
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class ClippedMean:
         if not self.factor > 0:
             raise SpecError(f"ClippedMean: factor={self.factor}; give a positive number")
 
-    def init(self, setting: Setting) -> Usual:
+    def init(self, info: FederationInfo) -> Usual:
         return Usual()
 
     def needs(self, state: Usual) -> frozenset[Need]:
         return frozenset()  # neither root data, nor a first pass for the mean, nor all updates at once
 
-    def begin(self, state: Usual, now: Now, given: Given, setting: Setting) -> Usual:
+    def begin(self, state: Usual, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Usual:
         return state
 
     def fold(self, plan: Usual, block: Updates) -> Partial:

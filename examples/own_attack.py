@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import dragfl
 from dragfl.testing import check_attack
-from dragfl.types import Knowledge, NoState, Now, Setting, State, Updates, View
+from dragfl.types import FederationInfo, Knowledge, NoState, RoundContext, State, Updates, View
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class InnerProduct:
     def knowledge(self) -> Knowledge:
         return "omniscient"
 
-    def init(self, setting: Setting) -> State:
+    def init(self, info: FederationInfo) -> State:
         return NoState()
 
-    def craft(self, state: State, view: View, now: Now) -> tuple[Updates, State]:
+    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
         if view.honest is None or not len(view.honest):
             return view.own, state  # nobody to imitate: send the clean updates
         lie = -self.epsilon * view.honest.delta.mean(0)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 import dragfl
 from dragfl.testing import check_correction
-from dragfl.types import Affine, Done, Fields, Given, Now, Setting
+from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext, RoundInputs
 
 Tensors = Mapping[str, Tensor]
 
@@ -43,25 +43,27 @@ class Leash:
     def fields(self) -> Fields:
         return {"stray": "scalar"}  # what each client keeps between rounds; zero at first
 
-    def init(self, setting: Setting) -> Usual:
+    def init(self, info: FederationInfo) -> Usual:
         return Usual()
 
     def needs(self, state: Usual) -> frozenset[str]:
         return frozenset()  # not the cohort's mean gradient
 
-    def broadcast(self, state: Usual, now: Now, given: Given) -> Tensors:
+    def broadcast(self, state: Usual, context: RoundContext, given: RoundInputs) -> Tensors:
         return {"usual": torch.tensor(state.stray)}  # sent down beside the model, counted as bytes
 
-    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+    def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         usual = float(sent["usual"])
         return Affine(prox=self.mu * float(mine["stray"]) / usual) if usual > 0 else Affine()
 
-    def client_finish(self, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
+    def client_finish(
+        self, done: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
+    ) -> tuple[Tensors, Tensors]:
         stray = torch.linalg.vector_norm(done.delta)
         return {"stray": stray}, {"stray": stray}  # (sent up, kept)
 
     def server_finish(
-        self, state: Usual, sums: Tensors, step: Tensor, setting: Setting, now: Now
+        self, state: Usual, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, Usual]:
         return step, Usual(float(sums["stray"]) / float(sums["count"]))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 import dragfl
-from dragfl.types import Given, Need, NoState, Now, Partial, Setting, State, Updates
+from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, State, Updates
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class RootPlan:
 class RootOnly:
     """step = the update of the root data."""
 
-    def init(self, setting: Setting) -> State:
+    def init(self, info: FederationInfo) -> State:
         return NoState()
 
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset({"root"})
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> RootPlan:
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> RootPlan:
         if given.root is None:
             raise ValueError("RootOnly needs the root update")
         return RootPlan(given.root)

@@ -27,8 +27,9 @@ from dragfl import errors
 from dragfl.algorithms import PARTS, PRESETS
 from dragfl.attacks import ATTACKS
 from dragfl.cli import main
+from dragfl.config import spec
+from dragfl.config import tables as sections
 from dragfl.data.partitions import PARTITIONS
-from dragfl.experiment import sections, spec
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dragfl.experiment.spec import load
+from dragfl.config.spec import load
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))

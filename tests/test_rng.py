@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragfl.rng import key, rng, torch_rng
-from dragfl.types import Now
+from dragfl.types import RoundContext
 from tests.strategies import QUICK
 
 parts = st.one_of(st.integers(-(2**70), 2**70), st.text(max_size=6))
@@ -106,9 +106,9 @@ def test_a_key_has_as_many_bits_as_asked() -> None:
 
 
 def test_a_round_addresses_by_seed_purpose_and_round() -> None:
-    now = Now(t=3, lr=0.1, seed=5)
+    now = RoundContext(t=3, lr=0.1, seed=5)
     assert now.rng("batch", 7).integers(2**63) == rng(5, "batch", 3, 7).integers(2**63)
-    assert now.rng("batch").integers(2**63) != Now(t=4, lr=0.1, seed=5).rng("batch").integers(2**63)
+    assert now.rng("batch").integers(2**63) != RoundContext(t=4, lr=0.1, seed=5).rng("batch").integers(2**63)
 
 
 def test_neighbouring_addresses_are_uncorrelated() -> None:

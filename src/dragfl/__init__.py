@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragfl import attacks, data, functional, models, report, testing
+    from dragfl.config.spec import Experiment, load
     from dragfl.data import partitions
     from dragfl.data.dataset import Dataset
-    from dragfl.experiment.arena import arena
-    from dragfl.experiment.rundir import Run, load_run
-    from dragfl.experiment.runner import resume, run
-    from dragfl.experiment.simulation import simulate
-    from dragfl.experiment.spec import Experiment, load
-    from dragfl.experiment.sweep import sweep
+    from dragfl.runs.arena import arena
+    from dragfl.runs.directory import Run, load_run
+    from dragfl.runs.loop import resume, run
+    from dragfl.runs.simulation import simulate
+    from dragfl.runs.sweep import sweep
     from dragfl.types import Algorithm, RoundRecord, Updates
 
 __version__ = "0.1.0"
@@ -25,17 +25,17 @@ __version__ = "0.1.0"
 _HOME = {
     "Algorithm": "dragfl.types",
     "Dataset": "dragfl.data.dataset",
-    "Experiment": "dragfl.experiment.spec",
+    "Experiment": "dragfl.config.spec",
     "RoundRecord": "dragfl.types",
-    "Run": "dragfl.experiment.rundir",
+    "Run": "dragfl.runs.directory",
     "Updates": "dragfl.types",
-    "arena": "dragfl.experiment.arena",
-    "load": "dragfl.experiment.spec",
-    "load_run": "dragfl.experiment.rundir",
-    "resume": "dragfl.experiment.runner",
-    "run": "dragfl.experiment.runner",
-    "simulate": "dragfl.experiment.simulation",
-    "sweep": "dragfl.experiment.sweep",
+    "arena": "dragfl.runs.arena",
+    "load": "dragfl.config.spec",
+    "load_run": "dragfl.runs.directory",
+    "resume": "dragfl.runs.loop",
+    "run": "dragfl.runs.loop",
+    "simulate": "dragfl.runs.simulation",
+    "sweep": "dragfl.runs.sweep",
 }
 _MODULES = {
     "attacks": "dragfl.attacks",

@@ -16,9 +16,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dragfl.aggregates.divergence import Divergence
-from dragfl.aggregates.dragging import divergences, inverse_norms
-from dragfl.aggregates.robust.forms import (
+from dragfl.aggregates._divergence import Divergence
+from dragfl.aggregates._drag import divergences, inverse_norms
+from dragfl.aggregates.robust.one_shot import (
     arc,
     bucketing,
     bulyan,

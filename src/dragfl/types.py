@@ -77,7 +77,7 @@ class Updates:
 
 
 @dataclass(frozen=True)
-class Setting:
+class FederationInfo:
     """What is fixed for a run and known to every part."""
 
     dim: int
@@ -88,7 +88,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Now:
+class RoundContext:
     """This round. `rng(purpose, ...)` is addressed by seed, purpose and round."""
 
     t: int
@@ -101,7 +101,7 @@ class Now:
 
 
 @dataclass(frozen=True)
-class Given:
+class RoundInputs:
     """What `needs()` asked for, and nothing else."""
 
     root: Tensor | None = None  # the update of the trusted root data
@@ -147,7 +147,7 @@ class NoState:
     """The state of a part that has none."""
 
 
-def no_state(self: Any, setting: Setting) -> NoState:
+def no_state(self: Any, info: FederationInfo) -> NoState:
     """`init = no_state` in the class body of such a part."""
     return NoState()
 
@@ -172,7 +172,7 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Done:
+class LocalResult:
     """What a client has at the end of its local training."""
 
     delta: Tensor  # (d,)
@@ -190,7 +190,7 @@ class Correction(Protocol):
         """Layout of the state each client keeps between rounds; all zero at first."""
         ...
 
-    def init(self, setting: Setting) -> State: ...
+    def init(self, info: FederationInfo) -> State: ...
 
     def needs(self, state: State) -> frozenset[str]:
         """What `broadcast` is to be given.
@@ -199,20 +199,20 @@ class Correction(Protocol):
         """
         ...
 
-    def broadcast(self, state: State, now: Now, given: Given) -> Mapping[str, Tensor]:
+    def broadcast(self, state: State, context: RoundContext, given: RoundInputs) -> Mapping[str, Tensor]:
         """What is sent down beside the model; counted as bytes down."""
         ...
 
-    def affine(self, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], now: Now) -> Affine: ...
+    def affine(self, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], context: RoundContext) -> Affine: ...
 
     def client_finish(
-        self, done: Done, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], now: Now
+        self, done: LocalResult, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], context: RoundContext
     ) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
         """(what is sent up beside the update, the client's new state)."""
         ...
 
     def server_finish(
-        self, state: State, sums: Mapping[str, Tensor], step: Tensor, setting: Setting, now: Now
+        self, state: State, sums: Mapping[str, Tensor], step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, State]:
         """`sums`: over the cohort, of every extra, of `delta` and of local `steps`; `count`; the mean `gradient`."""
         ...
@@ -221,11 +221,11 @@ class Correction(Protocol):
 class Aggregate(Protocol):
     """How the updates of a round become one step: needs -> begin -> fold (per block) -> + -> finish."""
 
-    def init(self, setting: Setting) -> State: ...
+    def init(self, info: FederationInfo) -> State: ...
 
     def needs(self, state: State) -> frozenset[Need]: ...
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan: ...
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan: ...
 
     def fold(self, plan: Plan, block: Updates) -> Partial: ...
 
@@ -235,9 +235,11 @@ class Aggregate(Protocol):
 class ServerStep(Protocol):
     """How a step moves the model, as a pair (init, update)."""
 
-    def init(self, setting: Setting) -> State: ...
+    def init(self, info: FederationInfo) -> State: ...
 
-    def update(self, state: State, step: Tensor, w: Tensor, now: Now) -> tuple[Tensor, State, Tensor | None]:
+    def update(
+        self, state: State, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, State, Tensor | None]:
         """(next model, state, the iterate to evaluate where that is not the next model)."""
         ...
 
@@ -259,7 +261,7 @@ class View:
 
     own: Updates
     honest: Updates | None = None
-    setting: Setting | None = None
+    info: FederationInfo | None = None
     w: Tensor | None = None  # the model sent out this round, which every client knows
     aggregate: Callable[[Tensor], Tensor] | None = None  # (f, d) sent by the attackers -> this round's step (d,)
     reference: Tensor | None = None  # the root update, or the reference that the rule carries from round to round
@@ -275,9 +277,9 @@ class Attack(Protocol):
     @property
     def knowledge(self) -> Knowledge: ...
 
-    def init(self, setting: Setting) -> State: ...
+    def init(self, info: FederationInfo) -> State: ...
 
-    def craft(self, state: State, view: View, now: Now) -> tuple[Updates, State]: ...
+    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]: ...
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dragfl.types import Aggregate, Given, Now, Partial, Setting, State, Updates
+from dragfl.types import Aggregate, FederationInfo, Partial, RoundContext, RoundInputs, State, Updates
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ def play(
     """One round: needs, begin, a fold for each block of the cut, sum, finish."""
     updates = cohort if isinstance(cohort, Updates) else block(cohort)
     d = updates.delta.shape[1]
-    setting = Setting(d, clients=len(updates), per_round=len(updates), segments=segments or (0, d))
-    state = rule.init(setting) if state is None else state
+    info = FederationInfo(d, clients=len(updates), per_round=len(updates), segments=segments or (0, d))
+    state = rule.init(info) if state is None else state
     needs = rule.needs(state)
-    given = Given(
+    given = RoundInputs(
         root=torch.as_tensor(root, dtype=torch.float32) if "root" in needs else None,
         mean=updates.delta.mean(0) if "mean" in needs else None,
     )
-    plan = rule.begin(state, Now(t=t, lr=0.1, seed=0), given, setting)
+    plan = rule.begin(state, RoundContext(t=t, lr=0.1, seed=0), given, info)
     first, *rest = (rule.fold(plan, updates.select(torch.arange(len(updates))[rows])) for rows in cut)
     partial = sum(rest, first)
     return Outcome(*rule.finish(state, plan, partial), partial, plan)

@@ -8,7 +8,7 @@ import pytest
 
 from dragfl.aggregates import BRDrag
 from dragfl.errors import SpecError
-from dragfl.types import Given, NoState, Now, Setting
+from dragfl.types import FederationInfo, NoState, RoundContext, RoundInputs
 from tests.aggregates.drive import play
 
 
@@ -16,7 +16,7 @@ def test_the_root_update_is_needed() -> None:
     rule = BRDrag()
     assert rule.needs(NoState()) == {"root"}
     with pytest.raises(ValueError, match="br_drag needs the root update"):
-        rule.begin(NoState(), Now(0, 0.1, 0), Given(), Setting(2, 1, 1, (0, 2)))
+        rule.begin(NoState(), RoundContext(0, 0.1, 0), RoundInputs(), FederationInfo(2, 1, 1, (0, 2)))
 
 
 def test_a_free_rider_is_not_turned_into_the_reference() -> None:

@@ -10,7 +10,7 @@ import torch
 
 from dragfl import functional
 from dragfl.aggregates import Drag
-from dragfl.aggregates.divergence import degree
+from dragfl.aggregates._divergence import degree
 from dragfl.aggregates.drag import DragState
 from dragfl.errors import SpecError
 from tests.aggregates.drive import play

@@ -14,7 +14,7 @@ from dragfl.aggregates import Drag
 from dragfl.aggregates.drag import DragState
 from dragfl.errors import SpecError
 from dragfl.schedules import Schedule
-from dragfl.types import Given, Now, Setting
+from dragfl.types import FederationInfo, RoundContext, RoundInputs
 from tests.aggregates.drive import block, play
 from tests.strategies import QUICK, seeds
 
@@ -112,8 +112,8 @@ def test_a_tensor_whose_reference_vanished_is_not_dragged_in_the_authors_form() 
 def test_schedules_are_read_at_the_round() -> None:
     """c falls from 0.5 to 0 in 10 rounds and alpha from 1 to 0.5: 0.25 and 0.75 in round 5."""
     rule = Drag(c=Schedule(0.5, "linear", 0.0, 10), alpha=Schedule(1.0, "linear", 0.5, 10))
-    setting = Setting(2, 1, 1, (0, 2))
-    plan = rule.begin(DragState(torch.ones(2)), Now(t=5, lr=0.1, seed=0), Given(), setting)
+    info = FederationInfo(2, 1, 1, (0, 2))
+    plan = rule.begin(DragState(torch.ones(2)), RoundContext(t=5, lr=0.1, seed=0), RoundInputs(), info)
     assert (plan.c, plan.alpha) == (0.25, 0.75)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from dragfl import functional
 from dragfl.aggregates import FLTrust
 from dragfl.arithmetic import norm
-from dragfl.types import Given, NoState, Now, Setting
+from dragfl.types import FederationInfo, NoState, RoundContext, RoundInputs
 from tests.aggregates.drive import play
 from tests.strategies import QUICK, cohorts
 
@@ -19,7 +19,7 @@ def test_the_root_update_is_needed() -> None:
     rule = FLTrust()
     assert rule.needs(NoState()) == {"root"}
     with pytest.raises(ValueError, match="fltrust needs the root update"):
-        rule.begin(NoState(), Now(0, 0.1, 0), Given(), Setting(2, 1, 1, (0, 2)))
+        rule.begin(NoState(), RoundContext(0, 0.1, 0), RoundInputs(), FederationInfo(2, 1, 1, (0, 2)))
 
 
 def test_nobody_trusted_skips_the_round_or_follows_the_root() -> None:

@@ -17,8 +17,8 @@ from examples.quadratic import Bowl, experiment, optimum
 from numpy.typing import NDArray
 
 import dragfl
-from dragfl.experiment.simulation import Simulation
 from dragfl.rng import rng
+from dragfl.runs.simulation import Simulation
 from dragfl.training.batches import draw
 
 Array = NDArray[np.float64]
@@ -97,7 +97,7 @@ class Problem(Protocol):
 @contextmanager
 def attendance(history: History) -> Iterator[None]:
     """Round t is attended by history[t] instead of a drawn cohort."""
-    with mock.patch("dragfl.engine.round.sample", lambda fed, now: tuple(history[now.t])):
+    with mock.patch("dragfl.engine.round.sample", lambda fed, context: tuple(history[context.t])):
         yield
 
 

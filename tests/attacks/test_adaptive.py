@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from dragfl import attacks, functional
-from dragfl.attacks.against_drag import best_cosine
-from dragfl.attacks.against_trim import fang_trim
+from dragfl.attacks.adaptive_br_drag import best_cosine
+from dragfl.attacks.fang_trim import fang_trim
 from dragfl.rng import rng
 
 GRID = np.linspace(-1.0, 1.0, 200_001)

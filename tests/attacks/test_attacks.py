@@ -12,10 +12,10 @@ from dragfl.attacks import ATTACKS, RandomScaling, SignFlip, random_scaling, sig
 from dragfl.errors import SpecError
 from dragfl.rng import rng
 from dragfl.testing import check_attack
-from dragfl.types import NoState, Now, Setting, Updates, View
+from dragfl.types import FederationInfo, NoState, RoundContext, Updates, View
 
-SETTING = Setting(dim=5, clients=10, per_round=10, segments=(0, 2, 5))
-NOW = Now(t=4, lr=0.1, seed=9)
+SETTING = FederationInfo(dim=5, clients=10, per_round=10, segments=(0, 2, 5))
+NOW = RoundContext(t=4, lr=0.1, seed=9)
 
 
 def updates(clients: list[int]) -> Updates:
@@ -23,10 +23,10 @@ def updates(clients: list[int]) -> Updates:
     return Updates(delta, torch.ones(len(clients), dtype=torch.float64), torch.tensor(clients))
 
 
-def ratios(attack: RandomScaling, clients: list[int], now: Now = NOW) -> Tensor:
+def ratios(attack: RandomScaling, clients: list[int], context: RoundContext = NOW) -> Tensor:
     """What each number was multiplied with."""
     own = updates(clients)
-    return attack.craft(NoState(), View(own, setting=SETTING), now)[0].delta / own.delta
+    return attack.craft(NoState(), View(own, info=SETTING), context)[0].delta / own.delta
 
 
 def test_sign_flip() -> None:
@@ -71,14 +71,17 @@ def test_per_tensor_object() -> None:
 
 
 def test_a_client_sends_the_same_whoever_attacks_beside_it() -> None:
-    many = RandomScaling().craft(NoState(), View(updates([2, 5, 7]), setting=SETTING), NOW)[0]
-    alone = RandomScaling().craft(NoState(), View(updates([5]), setting=SETTING), NOW)[0]
+    many = RandomScaling().craft(NoState(), View(updates([2, 5, 7]), info=SETTING), NOW)[0]
+    alone = RandomScaling().craft(NoState(), View(updates([5]), info=SETTING), NOW)[0]
     assert torch.equal(many.delta[1], alone.delta[0])
     assert many.client.tolist() == [2, 5, 7]
 
 
 def test_every_round_and_seed_draws_anew() -> None:
-    p = [ratios(RandomScaling(), [1], now)[0, 0] for now in (NOW, Now(5, 0.1, 9), Now(4, 0.1, 10))]
+    p = [
+        ratios(RandomScaling(), [1], context)[0, 0]
+        for context in (NOW, RoundContext(5, 0.1, 9), RoundContext(4, 0.1, 10))
+    ]
     assert len({float(value) for value in p}) == 3
 
 

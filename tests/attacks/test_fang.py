@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from dragfl import attacks, functional
-from dragfl.attacks.against_krum import krum_scores
-from dragfl.attacks.against_trim import partial_interval, trim_interval
-from dragfl.attacks.hiding import squared_distances
+from dragfl.attacks.fang_krum import krum_scores
+from dragfl.attacks.fang_trim import partial_interval, trim_interval
+from dragfl.attacks.min_max import squared_distances
 from dragfl.errors import SpecError
 from dragfl.rng import rng
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dragfl import attacks, functional
-from dragfl.attacks.hiding import Bound, Direction, squared_distances
+from dragfl.attacks.min_max import Bound, Direction, squared_distances
 from dragfl.rng import rng
 
 H = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 2.0]], dtype=torch.float64)

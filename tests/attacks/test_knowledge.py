@@ -13,9 +13,9 @@ from torch import Tensor
 import dragfl
 from dragfl.aggregates import AGGREGATES
 from dragfl.attacks import ALIE, ATTACKS, IPM, FreeRider
-from dragfl.engine.crafting import Rehearsal
+from dragfl.engine.adversary import Rehearsal
 from dragfl.testing.values import bits, leaves
-from dragfl.types import Knowledge, NoState, Now, Setting, Updates, View
+from dragfl.types import FederationInfo, Knowledge, NoState, RoundContext, Updates, View
 from tests.conftest import Load
 
 ROOT = {"root": {"size": 20}}
@@ -35,10 +35,10 @@ class Watches:
     factor: float = 1.0
     views: list[View] = field(default_factory=list, compare=False)
 
-    def init(self, setting: Setting) -> NoState:
+    def init(self, info: FederationInfo) -> NoState:
         return NoState()
 
-    def craft(self, state: Any, view: View, now: Now) -> tuple[Updates, Any]:
+    def craft(self, state: Any, view: View, context: RoundContext) -> tuple[Updates, Any]:
         self.views.append(view)
         return replace(view.own, delta=self.factor * view.own.delta), state
 
@@ -130,7 +130,7 @@ def test_asking_changes_nothing(experiment: Load, algorithm: str) -> None:
 
     @dataclass(frozen=True)
     class Asks(Watches):
-        def craft(self, state: Any, view: View, now: Now) -> tuple[Updates, Any]:
+        def craft(self, state: Any, view: View, context: RoundContext) -> tuple[Updates, Any]:
             assert view.aggregate is not None
             for i in range(20):
                 view.aggregate((i - 7.0) * view.own.delta)
@@ -152,7 +152,7 @@ def test_the_reference(experiment: Load) -> None:
     run = simulation(experiment, attack, algorithm={"name": "br_drag"})
     w = run.state.w
     run.step()
-    root = run.federation.worker.train_root(w, Now(0, 0.2, 3, 2))
+    root = run.federation.worker.train_root(w, RoundContext(0, 0.2, 3, 2))
     torch.testing.assert_close(attack.views[0].reference, root)
     attack = Watches("white_box")
     run = simulation(experiment, attack, algorithm={"name": "drag"})
@@ -202,10 +202,10 @@ def test_what_lone_attackers_remember_is_public(experiment: Load) -> None:
     class Whispers(Watches):
         knowledge: Knowledge = "own"
 
-        def init(self, setting: Setting) -> Any:
+        def init(self, info: FederationInfo) -> Any:
             return Note()
 
-        def craft(self, state: Any, view: View, now: Now) -> tuple[Updates, Any]:
+        def craft(self, state: Any, view: View, context: RoundContext) -> tuple[Updates, Any]:
             return view.own, Note(view.own.delta.clone())
 
     run = simulation(experiment, Whispers())

@@ -12,12 +12,12 @@ from torch import Tensor
 
 import dragfl
 from dragfl.attacks import FreeRider, Mimic, mimic
-from dragfl.attacks.copying import MimicState
+from dragfl.attacks.mimic import MimicState
 from dragfl.errors import SpecError
-from dragfl.types import Now, Setting, Updates, View
+from dragfl.types import FederationInfo, RoundContext, Updates, View
 from tests.conftest import Load
 
-SETTING = Setting(dim=2, clients=20, per_round=5, segments=(0, 2))
+SETTING = FederationInfo(dim=2, clients=20, per_round=5, segments=(0, 2))
 
 
 def updates(rows: Tensor, clients: list[int]) -> Updates:
@@ -41,7 +41,7 @@ def test_the_function_copies_a_row() -> None:
 def test_z_by_hand() -> None:
     """Two rounds of the formulas of the module, in plain numpy, from the same random start."""
     rounds = [np.array([[2.0, 0.0], [-1.0, 1.0], [0.0, -3.0]]), np.array([[1.0, 1.0], [4.0, 0.0], [0.0, 0.5]])]
-    z = Now(0, 0.1, 5).rng("attack").standard_normal(2)
+    z = RoundContext(0, 0.1, 5).rng("attack").standard_normal(2)
     mean = np.zeros(2)
     state = MimicState()
     for t, H in enumerate(rounds):
@@ -49,7 +49,7 @@ def test_z_by_hand() -> None:
         pull = sum((g - mean) @ z * (g - mean) for g in H)
         z = t / (1 + t) * z + pull / np.linalg.norm(pull) / (1 + t)
         z /= np.linalg.norm(z)
-        sent, state = Mimic().craft(state, view(torch.from_numpy(H).float(), [3, 4, 5]), Now(t, 0.1, 5))
+        sent, state = Mimic().craft(state, view(torch.from_numpy(H).float(), [3, 4, 5]), RoundContext(t, 0.1, 5))
         assert state.mean is not None and state.z is not None
         np.testing.assert_allclose(state.z, z, atol=1e-6)
         np.testing.assert_allclose(state.mean, mean, atol=1e-6)
@@ -67,7 +67,7 @@ def test_the_direction_of_most_difference_is_found() -> None:
             + 0.1 * draws.normal(size=(8, 2))
             + [5.0, 0.0]
         )
-        _, state = Mimic().craft(state, view(torch.from_numpy(H).float(), list(range(8))), Now(t, 0.1, 0))
+        _, state = Mimic().craft(state, view(torch.from_numpy(H).float(), list(range(8))), RoundContext(t, 0.1, 0))
     assert state.z is not None
     assert abs(float(state.z @ torch.tensor([1.0, 1.0])) / 2**0.5) > 0.99
 
@@ -76,22 +76,22 @@ def test_after_the_warm_up_the_client_stays() -> None:
     H = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]])
     attack, state = Mimic(warm_up=2), MimicState()
     for t in range(2):
-        _, state = attack.craft(state, view(H, [3, 4, 5]), Now(t, 0.1, 5))
+        _, state = attack.craft(state, view(H, [3, 4, 5]), RoundContext(t, 0.1, 5))
     chosen, z = state.client, state.z
     moved = torch.stack([-9.0 * z, 9.0 * z, 4.0 * z])  # type: ignore[operator]
     others = [m for m in (3, 4, 5) if m != chosen]
-    sent, after = attack.craft(state, view(moved, [chosen, *others]), Now(2, 0.1, 5))
+    sent, after = attack.craft(state, view(moved, [chosen, *others]), RoundContext(2, 0.1, 5))
     assert torch.equal(sent.delta[0], moved[0]) and after == state  # copied, though it is now the last along z
-    sent, after = attack.craft(state, view(moved, [7, 8, 9]), Now(3, 0.1, 5))
+    sent, after = attack.craft(state, view(moved, [7, 8, 9]), RoundContext(3, 0.1, 5))
     assert torch.equal(sent.delta[0], moved[1]) and after == state  # not sampled: the furthest of those that are
 
 
 def test_a_fixed_client_and_nobody() -> None:
     H = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    sent, state = Mimic(client=4).craft(MimicState(), view(H, [3, 4]), Now(0, 0.1, 5))
+    sent, state = Mimic(client=4).craft(MimicState(), view(H, [3, 4]), RoundContext(0, 0.1, 5))
     assert torch.equal(sent.delta, H[1].repeat(2, 1)) and state == MimicState()
     broken = view(torch.full((2, 2), torch.nan), [3, 4])
-    sent, state = Mimic().craft(MimicState(), broken, Now(0, 0.1, 5))
+    sent, state = Mimic().craft(MimicState(), broken, RoundContext(0, 0.1, 5))
     assert torch.equal(sent.delta, broken.own.delta) and state == MimicState()
 
 

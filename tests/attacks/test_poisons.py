@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragfl.attacks.poisons import POISONS, Backdoor, DynamicLabelFlip, LabelFlip
+from dragfl.attacks.data_poisoning import POISONS, Backdoor, DynamicLabelFlip, LabelFlip
 from dragfl.errors import DataError, SpecError
 from dragfl.rng import rng
 

@@ -18,7 +18,7 @@ from dragfl.attacks import ATTACKS
 from dragfl.errors import SpecError
 from dragfl.rng import rng
 from dragfl.testing import check_attack
-from dragfl.types import Now, Setting, Updates, View
+from dragfl.types import FederationInfo, RoundContext, Updates, View
 
 Function = Callable[[Any, int], Any]  # (clean updates, f) -> sent
 
@@ -143,7 +143,7 @@ def test_honest_updates_that_are_not_finite_spoil_no_lie(table: dict[str, Any]) 
     if table["name"] == "non_finite":
         return
     attack: Any = dragfl.load({"attack": {"attackers": 3, **table}}).attack
-    setting = Setting(4, 9, 5, (0, 4))
+    info = FederationInfo(4, 9, 5, (0, 4))
 
     def block(rows: torch.Tensor, first: int) -> Updates:
         return Updates(rows, torch.ones(len(rows), dtype=torch.float64), torch.arange(first, first + len(rows)))
@@ -153,10 +153,10 @@ def test_honest_updates_that_are_not_finite_spoil_no_lie(table: dict[str, Any]) 
         given = honest.clone()
         given[bad] = torch.nan
         own = block(honest[:1] + 1.0, 7)
-        view = View(own, setting=setting, w=torch.zeros(4))
+        view = View(own, info=info, w=torch.zeros(4))
         if attack.knowledge in ("omniscient", "white_box"):
-            view = View(own, block(given, 50), setting, torch.zeros(4), lambda sent: sent.nanmean(0), None)
-        sent, _ = attack.craft(attack.init(setting), view, Now(0, 0.1, 0))
+            view = View(own, block(given, 50), info, torch.zeros(4), lambda sent: sent.nanmean(0), None)
+        sent, _ = attack.craft(attack.init(info), view, RoundContext(0, 0.1, 0))
         assert torch.isfinite(sent.delta).all()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import dragfl
 from dragfl.cli import main
-from dragfl.cli.listing import KINDS, rows
+from dragfl.cli.list_parts import KINDS, rows
 from tests.conftest import shell
 
 Capture = pytest.CaptureFixture[str]
@@ -124,7 +124,7 @@ class TestExitCodes:
         """The command it names is the command that works."""
         import contextlib
 
-        import dragfl.cli.stopping as stopping
+        import dragfl.cli.interrupt as stopping
 
         asked = iter([False, False, True])
         polite = stopping.polite_interrupt

@@ -20,13 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_costs_are_those_of_the_parts() -> None:
     now = costs.written(costs.found())
-    assert costs.FILE.read_text() == now, "run: python -m dragfl.cli.listing --costs, into src/dragfl/cli/costs.json"
+    assert costs.FILE.read_text() == now, "run: python -m dragfl.cli.list_parts --costs, into src/dragfl/cli/costs.json"
     assert costs.known() == costs.found()
 
 
 def test_the_page_is_up_to_date() -> None:
     page = (ROOT / "docs" / "algorithm-table.md").read_text()
-    assert page == listing.markdown(), "run: python -m dragfl.cli.listing --markdown > docs/algorithm-table.md"
+    assert page == listing.markdown(), "run: python -m dragfl.cli.list_parts --markdown > docs/algorithm-table.md"
 
 
 def test_what_is_found() -> None:
@@ -114,7 +114,7 @@ def test_without_torch(tmp_path: Path) -> None:
 
 
 def test_the_generators(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "dragfl.cli.listing"]
+    command = [sys.executable, "-m", "dragfl.cli.list_parts"]
     page = subprocess.run([*command, "--markdown"], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert page.stdout == listing.markdown()
     assert subprocess.run(command, capture_output=True, cwd=tmp_path).returncode == 2

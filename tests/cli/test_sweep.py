@@ -15,7 +15,7 @@ from dragfl.algorithms import PRESETS
 from dragfl.cli import main
 from dragfl.report import labels
 from tests.conftest import kept_bytes, shell
-from tests.experiment.processes import lines, started, wait_for_round
+from tests.runs.processes import lines, started, wait_for_round
 
 Capture = pytest.CaptureFixture[str]
 ALGORITHMS = ["fedavg", "drag", "scaffold"]

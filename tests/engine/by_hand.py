@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as nnf
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from dragfl.experiment.simulation import Simulation
 from dragfl.rng import rng
+from dragfl.runs.simulation import Simulation
 
 
 def sgd(module: nn.Module, w: Tensor, x: Tensor, y: Tensor, batches: list[NDArray[np.int64]], lr: float) -> Tensor:

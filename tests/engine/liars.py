@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from dragfl.types import Knowledge, NoState, Now, Setting, Updates, View
+from dragfl.types import FederationInfo, Knowledge, NoState, RoundContext, Updates, View
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,10 @@ class Sends:
     value: float
     knowledge: Knowledge = "own"
 
-    def init(self, setting: Setting) -> NoState:
+    def init(self, info: FederationInfo) -> NoState:
         return NoState()
 
-    def craft(self, state: Any, view: View, now: Now) -> tuple[Updates, Any]:
+    def craft(self, state: Any, view: View, context: RoundContext) -> tuple[Updates, Any]:
         return replace(view.own, delta=torch.full_like(view.own.delta, self.value)), state
 
 
@@ -31,10 +31,10 @@ class Honest:
     knowledge: Knowledge = "own"
     views: list[View] = field(default_factory=list)
 
-    def init(self, setting: Setting) -> NoState:
+    def init(self, info: FederationInfo) -> NoState:
         return NoState()
 
-    def craft(self, state: Any, view: View, now: Now) -> tuple[Updates, Any]:
+    def craft(self, state: Any, view: View, context: RoundContext) -> tuple[Updates, Any]:
         self.views.append(view)
         return view.own, state
 
@@ -50,9 +50,9 @@ class Patient:
 
     knowledge: Knowledge = "colluding"
 
-    def init(self, setting: Setting) -> Count:
+    def init(self, info: FederationInfo) -> Count:
         return Count()
 
-    def craft(self, state: Count, view: View, now: Now) -> tuple[Updates, Count]:
+    def craft(self, state: Count, view: View, context: RoundContext) -> tuple[Updates, Count]:
         scale = -1.0 if state.rounds >= 2 else 1.0
         return replace(view.own, delta=scale * view.own.delta), Count(state.rounds + 1)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dragfl.aggregates import Mean
-from dragfl.types import Now, Partial, Setting, Updates, View
+from dragfl.types import FederationInfo, Partial, RoundContext, Updates, View
 
 IN_WORKER = Path(sys.argv[0]).stem in ("child", "default_worker")  # of the pool, of Ray
 
@@ -62,10 +62,10 @@ class Remembering:
     strength: float = 1.0
     knowledge: str = "own"
 
-    def init(self, setting: Setting) -> Memory:
-        return Memory(torch.zeros(setting.dim), 0)
+    def init(self, info: FederationInfo) -> Memory:
+        return Memory(torch.zeros(info.dim), 0)
 
-    def craft(self, state: Memory, view: View, now: Now) -> tuple[Updates, Memory]:
+    def craft(self, state: Memory, view: View, context: RoundContext) -> tuple[Updates, Memory]:
         assert view.w is not None
         delta = view.own.delta - self.strength * state.sent - 0.01 * state.rounds
         return Updates(delta, view.own.weight, view.own.client, view.own.extra, view.own.made), Memory(
@@ -77,13 +77,13 @@ class Remembering:
 class First:
     """A rule whose partials are views of the block they were folded from: the mean of the blocks' first updates."""
 
-    def init(self, setting: Setting) -> Any:
+    def init(self, info: FederationInfo) -> Any:
         return None
 
     def needs(self, state: Any) -> frozenset[str]:
         return frozenset()
 
-    def begin(self, state: Any, now: Now, given: Any, setting: Setting) -> Any:
+    def begin(self, state: Any, context: RoundContext, given: Any, info: FederationInfo) -> Any:
         return None
 
     def fold(self, plan: Any, block: Updates) -> Partial:
@@ -98,8 +98,8 @@ class First:
 class Weighing(Mean):
     """A rule whose plan is no dataclass, so that it stays in the process that made it."""
 
-    def begin(self, state: Any, now: Now, given: Any, setting: Setting) -> Any:
-        return {"round": torch.tensor(float(now.t))}
+    def begin(self, state: Any, context: RoundContext, given: Any, info: FederationInfo) -> Any:
+        return {"round": torch.tensor(float(context.t))}
 
     def fold(self, plan: Any, block: Updates) -> Partial:
         assert not IN_WORKER
@@ -126,8 +126,8 @@ class Strong:
     def __init__(self, factor: float = 2.0) -> None:
         self.factor = factor
 
-    def init(self, setting: Setting) -> Any:
+    def init(self, info: FederationInfo) -> Any:
         return None
 
-    def craft(self, state: Any, view: View, now: Now) -> tuple[Updates, Any]:
+    def craft(self, state: Any, view: View, context: RoundContext) -> tuple[Updates, Any]:
         return view.own, state

@@ -11,10 +11,10 @@ import torch
 
 import dragfl
 from dragfl.aggregates import Drag
-from dragfl.engine.federation import BLOCK_BYTES, default_block
-from dragfl.engine.folding import Folded, fold
-from dragfl.engine.worker import Job, Sent
-from dragfl.types import Given, NoState, Now, Partial, Setting, Updates
+from dragfl.build import BLOCK_BYTES, default_block
+from dragfl.engine.aggregation import BlockResult, fold
+from dragfl.engine.worker import ClientResults, TrainTask
+from dragfl.types import FederationInfo, NoState, Partial, RoundContext, RoundInputs, Updates
 from tests.conftest import Load
 
 RULES: list[dict[str, Any]] = [
@@ -70,9 +70,9 @@ def test_training_again_gives_the_bits_of_keeping(experiment: Load, monkeypatch:
     simulation.step()
     assert trained == [2] * 6, "three blocks, each trained twice"
     once = dragfl.simulate(experiment(**changes))
-    kept: list[Sent] = []
+    kept: list[ClientResults] = []
 
-    def fold_kept(jobs: Iterable[Job], plan: Any) -> Iterator[Folded]:
+    def fold_kept(jobs: Iterable[TrainTask], plan: Any) -> Iterator[BlockResult]:
         kept.extend([] if kept else once.federation.executor.map(jobs, keep=True))
         return (fold(once.federation.algorithm.aggregate, plan, block) for block in kept)
 
@@ -96,14 +96,14 @@ class Gathering:
 
     seen: list[int]
 
-    def init(self, setting: Setting) -> NoState:
+    def init(self, info: FederationInfo) -> NoState:
         return NoState()
 
     def needs(self, state: NoState) -> frozenset[str]:
         return frozenset({"all"})
 
-    def begin(self, state: NoState, now: Now, given: Given, setting: Setting) -> NoState:
-        assert given == Given(), "nothing was asked for"
+    def begin(self, state: NoState, context: RoundContext, given: RoundInputs, info: FederationInfo) -> NoState:
+        assert given == RoundInputs(), "nothing was asked for"
         return NoState()
 
     def fold(self, plan: NoState, block: Updates) -> Partial:
@@ -126,7 +126,7 @@ def test_a_rule_that_needs_all_folds_once(experiment: Load, block: int) -> None:
 
 
 def test_a_rule_gets_exactly_what_it_asks_for(experiment: Load) -> None:
-    given: list[Given] = []
+    given: list[RoundInputs] = []
 
     @dataclass(frozen=True)
     class Asking(Drag):
@@ -135,9 +135,9 @@ def test_a_rule_gets_exactly_what_it_asks_for(experiment: Load) -> None:
         def needs(self, state: Any) -> frozenset[Any]:
             return self.wants
 
-        def begin(self, state: Any, now: Now, given_: Given, setting: Setting) -> Any:
+        def begin(self, state: Any, context: RoundContext, given_: RoundInputs, info: FederationInfo) -> Any:
             given.append(given_)
-            return super().begin(state, now, given_, setting)
+            return super().begin(state, context, given_, info)
 
     for wants in ({"root"}, {"mean"}, {"root", "mean", "all"}, set()):
         rule = Asking(wants=frozenset(wants), bootstrap="fedavg")

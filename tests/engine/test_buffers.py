@@ -14,8 +14,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import dragfl
 from dragfl.errors import Interrupted, SpecError
-from dragfl.experiment.simulation import Simulation
 from dragfl.rng import rng
+from dragfl.runs.simulation import Simulation
 from dragfl.vector import FlatModel
 from tests.conftest import Load, kept_bytes
 

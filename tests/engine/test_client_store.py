@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import dragfl
-from dragfl.types import Affine, Done, Given, NoState, Now, Setting
+from dragfl.types import Affine, FederationInfo, LocalResult, NoState, RoundContext, RoundInputs
 from tests.conftest import Load, kept_bytes
 from tests.engine.liars import Sends
 
@@ -27,26 +27,26 @@ class Remembering:
     def fields(self) -> Mapping[str, Literal["vector", "scalar"]]:
         return {"sum": "vector", "rounds": "scalar"}
 
-    def init(self, setting: Setting) -> NoState:
+    def init(self, info: FederationInfo) -> NoState:
         return NoState()
 
     def needs(self, state: NoState) -> frozenset[str]:
         return frozenset()
 
-    def broadcast(self, state: NoState, now: Now, given: Given) -> Mapping[str, Tensor]:
-        return {"t": torch.tensor(float(now.t))}
+    def broadcast(self, state: NoState, context: RoundContext, given: RoundInputs) -> Mapping[str, Tensor]:
+        return {"t": torch.tensor(float(context.t))}
 
-    def affine(self, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], now: Now) -> Affine:
+    def affine(self, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], context: RoundContext) -> Affine:
         return Affine(shift=self.strength * mine["sum"])
 
     def client_finish(
-        self, done: Done, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], now: Now
+        self, done: LocalResult, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], context: RoundContext
     ) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
-        assert sent["t"].item() == now.t
+        assert sent["t"].item() == context.t
         return {"rounds": mine["rounds"]}, {"sum": mine["sum"] + done.delta, "rounds": mine["rounds"] + 1}
 
     def server_finish(
-        self, state: NoState, sums: Mapping[str, Tensor], step: Tensor, setting: Setting, now: Now
+        self, state: NoState, sums: Mapping[str, Tensor], step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, NoState]:
         assert sums["rounds"].shape == ()
         torch.testing.assert_close(sums["delta"] / sums["count"], step.double(), atol=1e-6, rtol=1e-5)
@@ -103,7 +103,7 @@ def test_state_survives_a_stop(experiment: Load, tmp_path: Path, memory_mb: int)
     spec = remembering(experiment, memory_mb, checkpoint={"every": 2})
     whole = dragfl.run(spec, tmp_path / "whole")
     asked = iter([False, False, True])
-    with pytest.raises(dragfl.experiment.runner.Interrupted, match="stopped after round 3"):
+    with pytest.raises(dragfl.runs.loop.Interrupted, match="stopped after round 3"):
         dragfl.run(spec, tmp_path / "cut", should_stop=lambda: next(asked))
     resumed = dragfl.resume(tmp_path / "cut", spec)
     assert kept_bytes(resumed.path) == kept_bytes(whole.path)

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 import dragfl
+from dragfl.config.tables import State
 from dragfl.engine.client_store import ClientStore, Layout, MemoryStore, SlabStore, open_store
 from dragfl.engine.client_store.slots import SlotFile
 from dragfl.errors import DamagedRun, Diverged, Interrupted
-from dragfl.experiment.sections import State
 from tests.conftest import Load
 
 LAYOUT = Layout.of({"h": "vector", "seen": "scalar"}, 5)

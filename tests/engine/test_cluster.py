@@ -17,11 +17,11 @@ import pytest
 from torch import nn
 
 import dragfl
-from dragfl.engine.executors import desk, hands, session
-from dragfl.engine.executors.cluster import Cluster
-from dragfl.engine.executors.parcel import Array
+from dragfl.engine.backends import desk, hands, session
+from dragfl.engine.backends.ray import RayBackend
+from dragfl.engine.backends.ray_arrays import Array
 from dragfl.errors import Interrupted, SpecError
-from dragfl.experiment.runner import same_spec
+from dragfl.runs.loop import same_spec
 from tests.conftest import Load, command
 from tests.engine.pool_parts import Strong
 from tests.engine.test_pool import PARTS, digits
@@ -35,7 +35,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POOL_TEST", str(folder))
         session.ray()
-        from ray.cluster_utils import Cluster as Nodes
+        from ray.cluster_utils import RayBackend as Nodes
 
         nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         nodes.add_node(num_cpus=1)
@@ -111,7 +111,7 @@ def test_two_nodes_and_a_worker_killed_in_mid_round(
         found = kept(simulation, records)
     assert found == played(digits(1, **changes))
     assert placed.count(dragfl.Dataset) == 1, "the data travel once, for all workers to come"
-    assert 0 < max(sizes) <= 8 * 4 * simulation.federation.setting.dim, "sums, whatever the size of a block"
+    assert 0 < max(sizes) <= 8 * 4 * simulation.federation.info.dim, "sums, whatever the size of a block"
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in first))
     assert capfd.readouterr() == ("", "")
 
@@ -327,8 +327,8 @@ def test_only_those_who_ask_get_a_cluster(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     for executor in ("auto", "local"):
         engine = {"executor": executor}
-        assert not isinstance(dragfl.simulate(digits(2, engine=engine)).federation.executor, Cluster)
-    assert isinstance(dragfl.simulate(on_ray()).federation.executor, Cluster)
+        assert not isinstance(dragfl.simulate(digits(2, engine=engine)).federation.executor, RayBackend)
+    assert isinstance(dragfl.simulate(on_ray()).federation.executor, RayBackend)
     with pytest.raises(SpecError, match=r"engine\.executor"):
         dragfl.load({"engine": {"executor": "slurm"}})
 

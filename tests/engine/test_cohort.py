@@ -10,7 +10,7 @@ import torch
 
 import dragfl
 from dragfl.engine.round import sample
-from dragfl.types import Now
+from dragfl.types import RoundContext
 from tests.conftest import Load
 
 SOME = {"per_round": 3}
@@ -23,7 +23,7 @@ def cohorts(experiment: dragfl.Experiment) -> list[list[int]]:
 def test_sampled_without_replacement_and_evenly(experiment: Load) -> None:
     """300 rounds of 3 of 6: each client 150 times, standard deviation sqrt(300/4) = 8.7."""
     fed = dragfl.simulate(experiment(clients=SOME)).federation
-    drawn = [sample(fed, Now(t, 0.1, 3)) for t in range(300)]
+    drawn = [sample(fed, RoundContext(t, 0.1, 3)) for t in range(300)]
     assert all(len(set(c)) == 3 and list(c) == sorted(c) for c in drawn)
     times = Counter(m for c in drawn for m in c)
     assert all(abs(times[m] - 150) < 4 * 8.7 for m in range(6))
@@ -33,7 +33,7 @@ def test_sampled_without_replacement_and_evenly(experiment: Load) -> None:
 def test_a_cohort_does_not_depend_on_earlier_rounds(experiment: Load) -> None:
     simulation = dragfl.simulate(experiment(rounds=6, clients=SOME))
     played = [record.clients["client"] for record in simulation]
-    asked = [list(sample(simulation.federation, Now(t, 0.1, 3))) for t in reversed(range(6))]
+    asked = [list(sample(simulation.federation, RoundContext(t, 0.1, 3))) for t in reversed(range(6))]
     assert played == asked[::-1]
     assert cohorts(experiment(rounds=6, clients=SOME, algorithm={"name": "drag"})) == played
     assert cohorts(experiment("seed=4", rounds=6, clients=SOME)) != played

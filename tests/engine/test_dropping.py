@@ -108,7 +108,7 @@ class Growing(Sends):
     def __init__(self) -> None:
         super().__init__(0.0)
 
-    def craft(self, state, view, now):  # type: ignore[no-untyped-def]
+    def craft(self, state, view, context):  # type: ignore[no-untyped-def]
         from dataclasses import replace
 
-        return replace(view.own, delta=view.own.delta * 10.0**now.t), state
+        return replace(view.own, delta=view.own.delta * 10.0**context.t), state

@@ -18,29 +18,29 @@ from hypothesis import strategies as st
 import dragfl
 from dragfl.aggregates import Drag, Mean
 from dragfl.aggregates.robust.krum import Krum
-from dragfl.engine.executors import choose
-from dragfl.engine.executors.pool import Pool
-from dragfl.engine.executors.region import tensors_of
-from dragfl.engine.folding import Sums, Total, fold, mean_update
+from dragfl.engine.aggregation import Sums, Total, fold, mean_update
+from dragfl.engine.backends import choose
+from dragfl.engine.backends.pool import PoolBackend
+from dragfl.engine.backends.shared_memory import tensors_of
 from dragfl.engine.round import sample
-from dragfl.engine.worker import Sent
-from dragfl.types import Given, Now, Setting, Updates
+from dragfl.engine.worker import ClientResults
+from dragfl.types import FederationInfo, RoundContext, RoundInputs, Updates
 from tests.engine.test_pool import PARTS, digits, played
 
 DRAWS = torch.Generator().manual_seed(1)
 X = torch.randn(11, 7, generator=DRAWS)
-SETTING = Setting(7, 11, 11, (0, 7))
+SETTING = FederationInfo(7, 11, 11, (0, 7))
 
 
-def sent(X: torch.Tensor) -> Sent:
+def sent(X: torch.Tensor) -> ClientResults:
     k = len(X)
     updates = Updates(X, torch.ones(k, dtype=torch.float64), torch.arange(k), {"note": X[:, 0].clone()})
-    return Sent(updates, (0.5,) * k, (1,) * k, ({},) * k)
+    return ClientResults(updates, (0.5,) * k, (1,) * k, ({},) * k)
 
 
 def test_sums_are_what_partials_add_up_to() -> None:
     rule = Drag(c=0.3)
-    plan = rule.begin(rule.init(SETTING), Now(0, 0.1, 0), Given(mean=X.mean(0)), SETTING)
+    plan = rule.begin(rule.init(SETTING), RoundContext(0, 0.1, 0), RoundInputs(mean=X.mean(0)), SETTING)
     parts = [rule.fold(plan, sent(rows).updates) for rows in X.split((4, 4, 3))]
     expected, found = reduce(add, parts), Sums(parts).partial
     assert found is not None and found.count == 11
@@ -77,7 +77,7 @@ def test_a_first_pass_gives_the_mean_of_what_can_be_used() -> None:
 
 def test_a_rule_that_cannot_work_with_so_few_says_so() -> None:
     rule = Krum(f=2)
-    plan = rule.begin(rule.init(SETTING), Now(0, 0.1, 0), Given(), SETTING)
+    plan = rule.begin(rule.init(SETTING), RoundContext(0, 0.1, 0), RoundInputs(), SETTING)
     folded = fold(rule, plan, sent(X[:2]))
     assert folded.partial is None and "krum" in folded.infeasible
     assert folded.used.all()
@@ -86,7 +86,7 @@ def test_a_rule_that_cannot_work_with_so_few_says_so() -> None:
 @given(st.integers(1, 200), st.integers(1, 9), st.integers(1, 70), st.sampled_from([1, 4]))
 def test_pieces_are_about_equal_and_part_no_group(clients: int, workers: int, piece: int, group: int) -> None:
     """None is empty; all but the last end where a group ends; as many for each worker where there are groups enough."""
-    pool = Pool.__new__(Pool)
+    pool = PoolBackend.__new__(PoolBackend)
     pool._workers, pool._piece, pool._group = workers, piece, group
     sizes = pool._cut(clients)
     assert sum(sizes) == clients and min(sizes) >= 1 and max(sizes) <= max(piece, group) + group
@@ -97,12 +97,12 @@ def test_pieces_are_about_equal_and_part_no_group(clients: int, workers: int, pi
 
 def test_which_plans_can_be_told_to_a_worker() -> None:
     rule = Drag()
-    plan = rule.begin(rule.init(SETTING), Now(0, 0.1, 0), Given(mean=X[0]), SETTING)
+    plan = rule.begin(rule.init(SETTING), RoundContext(0, 0.1, 0), RoundInputs(mean=X[0]), SETTING)
     found = tensors_of(plan)
     assert found is not None and found.keys() == {"r", "rhat"}
     assert tensors_of(None) == {} == tensors_of(Total())
     assert tensors_of({"r": X[0]}) is None
-    assert tensors_of(Given(mean=[X[0]])) is None  # type: ignore[arg-type]
+    assert tensors_of(RoundInputs(mean=[X[0]])) is None  # type: ignore[arg-type]
 
 
 def test_a_plan_of_a_users_own_is_folded_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_a_cohort_of_a_million_clients_is_drawn_without_counting_them() -> None:
     tables = {"clients": {"total": 1_000_000, "per_round": 10}, "data": {"partition": {"kind": "resampled", "k": 20}}}
     fed = dragfl.simulate(digits(1, **tables)).federation
     tracemalloc.start()
-    cohort = sample(fed, Now(0, 0.1, 3))
+    cohort = sample(fed, RoundContext(0, 0.1, 3))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(set(cohort)) == 10 and max(cohort) > 1000

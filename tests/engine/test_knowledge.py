@@ -59,7 +59,7 @@ def test_the_omniscient_see_the_honest_too(experiment: Load, block: int) -> None
     assert view.honest is not None
     assert view.honest.client.tolist() == honest
     torch.testing.assert_close(view.honest.delta, cohort_updates(simulation, w, 0)[honest], atol=2e-6, rtol=0)
-    assert view.setting == simulation.federation.setting
+    assert view.info == simulation.federation.info
 
 
 @pytest.mark.parametrize("knowledge", ["own", "colluding", "omniscient"])
@@ -95,7 +95,7 @@ def test_nobody_sampled_attacks(experiment: Load) -> None:
 
 def test_a_wrong_shape_is_told(experiment: Load) -> None:
     class Short(Sends):
-        def craft(self, state, view, now):  # type: ignore[no-untyped-def]
+        def craft(self, state, view, context):  # type: ignore[no-untyped-def]
             from dataclasses import replace
 
             return replace(view.own, delta=view.own.delta[:, :5]), state

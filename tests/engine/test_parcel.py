@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragfl.engine.executors.parcel import Array, packed, unpacked
-from dragfl.types import Now, Updates
+from dragfl.engine.backends.ray_arrays import Array, packed, unpacked
+from dragfl.types import RoundContext, Updates
 
 
 class Pair(NamedTuple):
@@ -45,7 +45,7 @@ def same(one: Any, other: Any) -> bool:
 def test_there_and_back() -> None:
     value = {
         "plan": Plan(torch.arange(6.0).reshape(2, 3).T, (Plan(torch.tensor(True), None), Pair(torch.ones(0), 4))),
-        "now": Now(3, 0.1, 7),
+        "now": RoundContext(3, 0.1, 7),
         "attackers": frozenset({1, 2}),
         "updates": Updates(torch.randn(2, 5), torch.ones(2, dtype=torch.float64), torch.tensor([3, 8])),
     }

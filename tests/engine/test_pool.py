@@ -12,8 +12,8 @@ import torch
 import dragfl
 from dragfl.algorithms import PRESETS
 from dragfl.attacks import ATTACKS
-from dragfl.engine.executors import children, choose
-from dragfl.engine.executors.pool import Pool
+from dragfl.engine.backends import children, choose
+from dragfl.engine.backends.pool import PoolBackend
 from tests.conftest import kept_bytes, merged
 
 PARTS = "tests.engine.pool_parts"
@@ -44,7 +44,7 @@ def played(workers: int, **changes: Any) -> tuple[Any, ...]:
     """Everything that must be the same: model, evaluated model, buffers, metrics and telemetry, what clients keep."""
     with dragfl.simulate(digits(workers, **changes)) as simulation:
         records = [(r.metrics, r.clients) for r in simulation]
-        assert isinstance(simulation.federation.executor, Pool) == (workers > 1)
+        assert isinstance(simulation.federation.executor, PoolBackend) == (workers > 1)
         state = simulation.state
         kept = {name: value.numpy().tobytes() for name, value in simulation.federation.store.tensors().items()}
         vectors = [None if v is None else v.numpy().tobytes() for v in (state.w, simulation.reported, state.buffers)]
@@ -152,10 +152,10 @@ def test_kept_blocks_are_the_callers_own() -> None:
     with dragfl.simulate(digits(2)) as simulation:
         fed, state = simulation.federation, simulation.state
         from dragfl.engine.round import _Jobs, sample
-        from dragfl.types import Now
+        from dragfl.types import RoundContext
 
-        now = Now(0, 0.05, 4, 3)
-        jobs = _Jobs(fed, state, now, {}, sample(fed, now), frozenset())
+        context = RoundContext(0, 0.05, 4, 3)
+        jobs = _Jobs(fed, state, context, {}, sample(fed, context), frozenset())
         kept = list(fed.executor.map(jobs, keep=True))
         alone = [fed.worker.train(job) for job in jobs]
         for one, other in zip(kept, alone, strict=True):

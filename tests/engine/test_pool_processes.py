@@ -18,8 +18,8 @@ import pytest
 from torch import nn
 
 import dragfl
-from dragfl.engine.executors import InProcess, children, choose
-from dragfl.engine.executors.pool import Pool
+from dragfl.engine.backends import LocalBackend, children, choose
+from dragfl.engine.backends.pool import PoolBackend
 from dragfl.errors import Interrupted, SpecError
 from tests.conftest import Load, command
 from tests.engine.pool_parts import Strong
@@ -227,7 +227,7 @@ def test_code_fed_through_standard_input(tmp_path: Path) -> None:
 def test_what_a_spec_cannot_spell_out_needs_one_process(changes: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match=r"engine\.workers.*module:attr.*engine\.workers = 1"):
         dragfl.simulate(digits(2, **changes))
-    assert isinstance(dragfl.simulate(digits(1, **changes)).federation.executor, InProcess)
+    assert isinstance(dragfl.simulate(digits(1, **changes)).federation.executor, LocalBackend)
 
 
 def test_a_dataset_object_needs_one_process(experiment: Load, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_a_dataset_object_needs_one_process(experiment: Load, monkeypatch: pytes
         dragfl.simulate(experiment(engine={"workers": 2}))
     monkeypatch.setattr(choose, "WORTH", 0.0)
     monkeypatch.setattr(choose, "ROUND_WORTH", 0.0)
-    assert isinstance(dragfl.simulate(experiment()).federation.executor, InProcess)
+    assert isinstance(dragfl.simulate(experiment()).federation.executor, LocalBackend)
 
 
 @pytest.mark.slow
@@ -252,19 +252,19 @@ def test_a_module_that_workers_cannot_import(monkeypatch: pytest.MonkeyPatch) ->
         insisting.step()
     auto = dragfl.load({**digits(1, model={"name": "by_hand_only:net"}).tables(), "engine": {}})
     with dragfl.simulate(auto) as simulation:
-        assert isinstance(simulation.federation.executor, Pool)
+        assert isinstance(simulation.federation.executor, PoolBackend)
         simulation.step()
 
 
 def test_small_runs_stay_in_one_process() -> None:
-    assert isinstance(dragfl.simulate(dragfl.load({})).federation.executor, InProcess)
+    assert isinstance(dragfl.simulate(dragfl.load({})).federation.executor, LocalBackend)
 
 
 def test_large_runs_use_every_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "cores", lambda: 5)
     tables = {"rounds": 600, "clients": {"total": 40, "batch_size": 200}, "model": {"name": "mlp", "hidden": 2000}}
     executor = dragfl.simulate(dragfl.load(tables)).federation.executor
-    assert isinstance(executor, Pool) and executor._workers == 5
+    assert isinstance(executor, PoolBackend) and executor._workers == 5
 
 
 @pytest.mark.parametrize("value", [0, -1, "many", 1.5])

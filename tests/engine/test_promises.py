@@ -15,7 +15,7 @@ from dragfl.aggregates import Mean
 from dragfl.aggregates.robust.chain import chain
 from dragfl.algorithms import PARTS
 from dragfl.errors import Diverged, Interrupted, SpecError
-from dragfl.types import Given, Knowledge, NoState, Now, Setting, State, Updates, View
+from dragfl.types import FederationInfo, Knowledge, NoState, RoundContext, RoundInputs, State, Updates, View
 
 SMALL: dict[str, Any] = {"rounds": 3, "clients": {"total": 6}, "model": {"name": "logistic"}}
 
@@ -27,10 +27,10 @@ class Liar:
     lie: str
     knowledge: Knowledge = "own"
 
-    def init(self, setting: Setting) -> State:
+    def init(self, info: FederationInfo) -> State:
         return NoState()
 
-    def craft(self, state: State, view: View, now: Now) -> tuple[Updates, State]:
+    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
         own = view.own
         if self.lie == "weight":
             return replace(own, weight=torch.full_like(own.weight, float("nan"))), state
@@ -129,11 +129,11 @@ def test_a_chain_gives_its_last_rule_the_mean_of_the_rows_it_made() -> None:
     what counts is that it is not (-199, 0), the mean of what was sent, times anything.
     """
     rule = chain("nnm", "drag", f=1)
-    setting = Setting(2, 5, 5, (0, 2))
+    info = FederationInfo(2, 5, 5, (0, 2))
     sent = updates([[1.0, 0.0], [1.0, 0.1], [1.0, -0.1], [1.0, 0.0], [-1000.0, 0.0]])
-    state = rule.init(setting)
+    state = rule.init(info)
     assert "mean" not in rule.needs(state)
-    plan = rule.begin(state, Now(0, 0.1, 0), Given(), setting)
+    plan = rule.begin(state, RoundContext(0, 0.1, 0), RoundInputs(), info)
     _, after, _ = rule.finish(state, plan, rule.fold(plan, sent))
     rows = dragfl.functional.nnm(sent.delta, f=1)
     step = dragfl.functional.drag(rows, rows.mean(0), c=0.25)
@@ -145,11 +145,11 @@ def test_a_chain_gives_its_last_rule_the_mean_of_the_rows_it_made() -> None:
 )
 def test_suspicion_goes_to_the_client_behind_a_shuffled_row(parts: tuple[Any, ...]) -> None:
     rule = chain(*parts, f=1)
-    setting = Setting(2, 9, 9, (0, 2))
+    info = FederationInfo(2, 9, 9, (0, 2))
     sent = updates([[1.0, 0.01 * i] for i in range(9)])
     sent.delta[3] = torch.tensor([-500.0, 0.0])
-    state = rule.init(setting)
-    plan = rule.begin(state, Now(0, 0.1, 0), Given(), setting)
+    state = rule.init(info)
+    plan = rule.begin(state, RoundContext(0, 0.1, 0), RoundInputs(), info)
     assert int(rule.fold(plan, sent).per_client["suspicion"].argmax()) == 3
 
 

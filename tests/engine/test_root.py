@@ -11,14 +11,14 @@ import torch
 import dragfl
 from dragfl.errors import DataError
 from dragfl.rng import rng
-from dragfl.types import Now
+from dragfl.types import RoundContext
 from tests.conftest import Load
 from tests.engine.by_hand import sgd
 
-NOW = Now(t=2, lr=0.2, seed=3, steps=2)
+NOW = RoundContext(t=2, lr=0.2, seed=3, steps=2)
 
 
-def rooted(experiment: Load, **root: Any) -> dragfl.experiment.simulation.Simulation:
+def rooted(experiment: Load, **root: Any) -> dragfl.runs.simulation.Simulation:
     return dragfl.simulate(experiment(algorithm={"name": "br_drag"}, root={"size": 30, **root}))
 
 

@@ -13,8 +13,8 @@ import dragfl
 from dragfl import data
 from dragfl.data import root as root_data
 from dragfl.errors import DataError, Interrupted, SpecError
-from dragfl.experiment.simulation import Simulation
 from dragfl.rng import rng
+from dragfl.runs.simulation import Simulation
 from tests.conftest import Load, kept_bytes
 
 

@@ -16,7 +16,7 @@ CLOSE = {"atol": 2e-6, "rtol": 0}
 ROUNDS = 3
 
 
-def played(experiment: dragfl.Experiment) -> tuple[dragfl.experiment.simulation.Simulation, list[Tensor]]:
+def played(experiment: dragfl.Experiment) -> tuple[dragfl.runs.simulation.Simulation, list[Tensor]]:
     """A simulation after its rounds, and the model before the first and after each."""
     simulation = dragfl.simulate(experiment)
     models = [simulation.state.w]

@@ -13,7 +13,7 @@ import tomli_w
 import torch
 
 from dragfl import functional
-from dragfl.experiment.rundir import Run, load_run
+from dragfl.runs.directory import Run, load_run
 
 DIM, CLIENTS = 60, 12
 MODEL_BYTES = 4 * 50_000

@@ -10,16 +10,16 @@ import torch
 from dragfl.errors import SpecError
 from dragfl.server_steps import SGD, Momentum
 from dragfl.server_steps.momentum import MomentumState
-from dragfl.types import NoState, Now, Setting
+from dragfl.types import FederationInfo, NoState, RoundContext
 
-SETTING = Setting(1, 1, 1, (0, 1))
+SETTING = FederationInfo(1, 1, 1, (0, 1))
 
 
 def run(rule: Momentum, steps: list[float]) -> tuple[list[float], Any]:
     """The model after each step, from 0; and the last state."""
     w, state, seen = torch.zeros(1), rule.init(SETTING), []
     for t, step in enumerate(steps):
-        w, state, evaluate = rule.update(state, torch.tensor([step]), w, Now(t, 0.1, 0))
+        w, state, evaluate = rule.update(state, torch.tensor([step]), w, RoundContext(t, 0.1, 0))
         assert evaluate is None
         seen.append(float(w))
     return seen, state
@@ -39,15 +39,15 @@ def test_a_constant_step_is_lengthened_by_one_over_one_minus_beta() -> None:
 
 
 def test_without_beta_it_is_the_plain_step() -> None:
-    w, step, now = torch.tensor([1.0, 2.0]), torch.tensor([0.5, -1.0]), Now(0, 0.1, 0)
+    w, step, context = torch.tensor([1.0, 2.0]), torch.tensor([0.5, -1.0]), RoundContext(0, 0.1, 0)
     state = MomentumState(torch.tensor([9.0, 9.0]))
-    plain = SGD().update(NoState(), step, w, now)[0]
-    assert torch.equal(Momentum(beta=0.0).update(state, step, w, now)[0], plain)
+    plain = SGD().update(NoState(), step, w, context)[0]
+    assert torch.equal(Momentum(beta=0.0).update(state, step, w, context)[0], plain)
 
 
 def test_arguments_are_not_changed() -> None:
     w, step, state = torch.tensor([1.0]), torch.tensor([2.0]), MomentumState(torch.tensor([3.0]))
-    Momentum().update(state, step, w, Now(0, 0.1, 0))
+    Momentum().update(state, step, w, RoundContext(0, 0.1, 0))
     assert (w.tolist(), step.tolist(), state.m.tolist()) == ([1.0], [2.0], [3.0])  # type: ignore[union-attr]
 
 

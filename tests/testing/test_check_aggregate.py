@@ -57,13 +57,13 @@ def test_a_long_vector_passes() -> None:
 class Rule:
     """A mean without telemetry, to break one property of at a time."""
 
-    def init(self, setting: Any) -> Any:
+    def init(self, info: Any) -> Any:
         return NoState()
 
     def needs(self, state: Any) -> Any:
         return frozenset()
 
-    def begin(self, state: Any, now: Any, given: Any, setting: Any) -> Any:
+    def begin(self, state: Any, context: Any, given: Any, info: Any) -> Any:
         return NoState()
 
     def weights(self, block: Updates) -> Tensor:
@@ -94,8 +94,8 @@ class Momentum:
 
 
 class MutatesState(Rule):
-    def init(self, setting: Any) -> Any:
-        return Momentum(torch.zeros(setting.dim))
+    def init(self, info: Any) -> Any:
+        return Momentum(torch.zeros(info.dim))
 
     def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
         step = partial.mean
@@ -157,8 +157,8 @@ class OverflowsAt1e30(Rule):
 
 
 class StateIsDict(Rule):
-    def init(self, setting: Any) -> Any:
-        return {"m": torch.zeros(setting.dim)}
+    def init(self, info: Any) -> Any:
+        return {"m": torch.zeros(info.dim)}
 
 
 @dataclass
@@ -167,7 +167,7 @@ class Thawed:
 
 
 class StateIsThawed(Rule):
-    def init(self, setting: Any) -> Any:
+    def init(self, info: Any) -> Any:
         return Thawed()
 
 
@@ -179,7 +179,7 @@ class StateHoldsList(Rule):
 class HidesState(Rule):
     """Carries a tensor beside the fields of its state, where no checkpoint finds it."""
 
-    def init(self, setting: Any) -> Any:
+    def init(self, info: Any) -> Any:
         return Momentum()
 
     def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
@@ -196,12 +196,12 @@ class WrongNeeds(Rule):
 
 
 class UnaskedMean(Rule):
-    def begin(self, state: Any, now: Any, given: Any, setting: Any) -> Any:
+    def begin(self, state: Any, context: Any, given: Any, info: Any) -> Any:
         return Momentum(given.mean.norm())
 
 
 class PlanIsTuple(Rule):
-    def begin(self, state: Any, now: Any, given: Any, setting: Any) -> Any:
+    def begin(self, state: Any, context: Any, given: Any, info: Any) -> Any:
         return (1, 2)
 
 

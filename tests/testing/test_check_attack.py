@@ -29,17 +29,17 @@ class Reverse:
 
     knowledge = "own"
 
-    def init(self, setting: Any) -> Any:
+    def init(self, info: Any) -> Any:
         return NoState()
 
-    def craft(self, state: Any, view: Any, now: Any) -> Any:
+    def craft(self, state: Any, view: Any, context: Any) -> Any:
         return replace(view.own, delta=-view.own.delta), state
 
 
 class ReverseHonest(Reverse):
     knowledge = "omniscient"
 
-    def craft(self, state: Any, view: Any, now: Any) -> Any:
+    def craft(self, state: Any, view: Any, context: Any) -> Any:
         delta = -view.honest.delta.mean(0).repeat(len(view.own), 1)
         return replace(view.own, delta=delta), state
 
@@ -47,7 +47,7 @@ class ReverseHonest(Reverse):
 class ReverseMean(Reverse):
     knowledge = "colluding"
 
-    def craft(self, state: Any, view: Any, now: Any) -> Any:
+    def craft(self, state: Any, view: Any, context: Any) -> Any:
         delta = -view.own.delta.mean(0, keepdim=True).repeat(len(view.own), 1)
         return replace(view.own, delta=delta), state
 
@@ -60,10 +60,10 @@ class Last:
 class Replay(ReverseMean):
     """Sends the mean of the attackers' last updates: a state that is a tensor or None."""
 
-    def init(self, setting: Any) -> Any:
+    def init(self, info: Any) -> Any:
         return Last()
 
-    def craft(self, state: Any, view: Any, now: Any) -> Any:
+    def craft(self, state: Any, view: Any, context: Any) -> Any:
         mean = view.own.delta.mean(0)
         sent = torch.zeros_like(mean) if state.mean is None else state.mean
         return replace(view.own, delta=sent.repeat(len(view.own), 1)), Last(mean)
@@ -85,43 +85,43 @@ class PeeksAtOthers(ReverseMean):
 class DrawsByOrder(Reverse):
     """One generator for the round, consumed row by row: an attacker's draw depends on who came before."""
 
-    def craft(self, state: Any, view: Any, now: Any) -> Any:
-        draws = torch.from_numpy(now.rng("attack").normal(size=(len(view.own), 1)).astype(np.float32))
+    def craft(self, state: Any, view: Any, context: Any) -> Any:
+        draws = torch.from_numpy(context.rng("attack").normal(size=(len(view.own), 1)).astype(np.float32))
         return replace(view.own, delta=view.own.delta * draws), state
 
 
 class DrawsGlobally(Reverse):
-    def craft(self, state: Any, view: Any, now: Any) -> Any:
+    def craft(self, state: Any, view: Any, context: Any) -> Any:
         return replace(view.own, delta=torch.randn_like(view.own.delta)), state
 
 
 class Mutates(Reverse):
-    def craft(self, state: Any, view: Any, now: Any) -> Any:
+    def craft(self, state: Any, view: Any, context: Any) -> Any:
         return replace(view.own, delta=view.own.delta.neg_()), state
 
 
 class AddsRow(Reverse):
-    def craft(self, state: Any, view: Any, now: Any) -> Any:
+    def craft(self, state: Any, view: Any, context: Any) -> Any:
         return replace(view.own, delta=view.own.delta.repeat(2, 1)), state
 
 
 class Doubles(Reverse):
-    def craft(self, state: Any, view: Any, now: Any) -> Any:
+    def craft(self, state: Any, view: Any, context: Any) -> Any:
         return replace(view.own, delta=view.own.delta.double()), state
 
 
 class LiesAboutWeight(Reverse):
-    def craft(self, state: Any, view: Any, now: Any) -> Any:
+    def craft(self, state: Any, view: Any, context: Any) -> Any:
         return replace(view.own, weight=view.own.weight * 100), state
 
 
 class TakesAnotherName(Reverse):
-    def craft(self, state: Any, view: Any, now: Any) -> Any:
+    def craft(self, state: Any, view: Any, context: Any) -> Any:
         return replace(view.own, client=view.own.client + 1), state
 
 
 class StateIsList(Reverse):
-    def init(self, setting: Any) -> Any:
+    def init(self, info: Any) -> Any:
         return []
 
 
@@ -130,7 +130,7 @@ class UnknownKnowledge(Reverse):
 
 
 class ReturnsTensor(Reverse):
-    def craft(self, state: Any, view: Any, now: Any) -> Any:
+    def craft(self, state: Any, view: Any, context: Any) -> Any:
         return -view.own.delta, state
 
 

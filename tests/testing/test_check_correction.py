@@ -31,24 +31,24 @@ class Scaffold:
     def fields(self) -> Any:
         return {"c": "vector", "rounds": "scalar"}
 
-    def init(self, setting: Any) -> Any:
-        return Control(torch.zeros(setting.dim))
+    def init(self, info: Any) -> Any:
+        return Control(torch.zeros(info.dim))
 
     def needs(self, state: Any) -> Any:
         return frozenset()
 
-    def broadcast(self, state: Any, now: Any, given: Any) -> Any:
+    def broadcast(self, state: Any, context: Any, given: Any) -> Any:
         return {"c": state.c}
 
-    def affine(self, mine: Any, sent: Any, now: Any) -> Any:
+    def affine(self, mine: Any, sent: Any, context: Any) -> Any:
         return Affine(shift=sent["c"] - mine["c"])
 
-    def client_finish(self, done: Any, mine: Any, sent: Any, now: Any) -> Any:
+    def client_finish(self, done: Any, mine: Any, sent: Any, context: Any) -> Any:
         new = mine["c"] - sent["c"] - done.delta / (done.steps * done.lr)
         return {"dc": new - mine["c"]}, {"c": new, "rounds": mine["rounds"] + 1.0}
 
-    def server_finish(self, state: Any, sums: Any, step: Any, setting: Any, now: Any) -> Any:
-        return step, Control(state.c + sums["dc"].float() / setting.clients)
+    def server_finish(self, state: Any, sums: Any, step: Any, info: Any, context: Any) -> Any:
+        return step, Control(state.c + sums["dc"].float() / info.clients)
 
 
 def test_scaffold_passes() -> None:
@@ -64,9 +64,9 @@ def test_clients_descend_their_quadratic() -> None:
     seen: list[Tensor] = []
 
     class Watching(Scaffold):
-        def server_finish(self, state: Any, sums: Any, step: Any, setting: Any, now: Any) -> Any:
+        def server_finish(self, state: Any, sums: Any, step: Any, info: Any, context: Any) -> Any:
             seen.append(sums["delta"].clone())
-            return super().server_finish(state, sums, step, setting, now)
+            return super().server_finish(state, sums, step, info, context)
 
     check_correction(Watching(), clients=1, skip={"worker"})
     first, second = seen[0], seen[2]  # every call is made twice
@@ -78,87 +78,87 @@ class BadField(Scaffold):
 
 
 class MutatesClient(Scaffold):
-    def client_finish(self, done: Any, mine: Any, sent: Any, now: Any) -> Any:
+    def client_finish(self, done: Any, mine: Any, sent: Any, context: Any) -> Any:
         mine["c"].add_(1.0)
-        return super().client_finish(done, mine, sent, now)
+        return super().client_finish(done, mine, sent, context)
 
 
 class ReplacesClient(Scaffold):
-    def client_finish(self, done: Any, mine: Any, sent: Any, now: Any) -> Any:
+    def client_finish(self, done: Any, mine: Any, sent: Any, context: Any) -> Any:
         mine["c"] = mine["c"] + 1.0
-        return super().client_finish(done, mine, sent, now)
+        return super().client_finish(done, mine, sent, context)
 
 
 class MutatesServer(Scaffold):
-    def server_finish(self, state: Any, sums: Any, step: Any, setting: Any, now: Any) -> Any:
+    def server_finish(self, state: Any, sums: Any, step: Any, info: Any, context: Any) -> Any:
         return step, Control(state.c.add_(sums["dc"].float()))
 
 
 class ForgetsField(Scaffold):
-    def client_finish(self, done: Any, mine: Any, sent: Any, now: Any) -> Any:
-        extra, new = super().client_finish(done, mine, sent, now)
+    def client_finish(self, done: Any, mine: Any, sent: Any, context: Any) -> Any:
+        extra, new = super().client_finish(done, mine, sent, context)
         return extra, {"c": new["c"]}
 
 
 class WrongShape(Scaffold):
-    def client_finish(self, done: Any, mine: Any, sent: Any, now: Any) -> Any:
-        extra, new = super().client_finish(done, mine, sent, now)
+    def client_finish(self, done: Any, mine: Any, sent: Any, context: Any) -> Any:
+        extra, new = super().client_finish(done, mine, sent, context)
         return extra, {**new, "rounds": torch.ones(1)}
 
 
 class WrongDtype(Scaffold):
-    def client_finish(self, done: Any, mine: Any, sent: Any, now: Any) -> Any:
-        extra, new = super().client_finish(done, mine, sent, now)
+    def client_finish(self, done: Any, mine: Any, sent: Any, context: Any) -> Any:
+        extra, new = super().client_finish(done, mine, sent, context)
         return extra, {**new, "c": new["c"].double()}
 
 
 class InconsistentExtra(Scaffold):
-    def client_finish(self, done: Any, mine: Any, sent: Any, now: Any) -> Any:
-        extra, new = super().client_finish(done, mine, sent, now)
+    def client_finish(self, done: Any, mine: Any, sent: Any, context: Any) -> Any:
+        extra, new = super().client_finish(done, mine, sent, context)
         return (extra if done.examples != 21 else {"other": extra["dc"]}), new
 
 
 class ShadowsDelta(Scaffold):
-    def client_finish(self, done: Any, mine: Any, sent: Any, now: Any) -> Any:
-        extra, new = super().client_finish(done, mine, sent, now)
+    def client_finish(self, done: Any, mine: Any, sent: Any, context: Any) -> Any:
+        extra, new = super().client_finish(done, mine, sent, context)
         return {**extra, "delta": done.delta}, new
 
 
 class DividesByMovement(Scaffold):
-    def client_finish(self, done: Any, mine: Any, sent: Any, now: Any) -> Any:
-        extra, new = super().client_finish(done, mine, sent, now)
+    def client_finish(self, done: Any, mine: Any, sent: Any, context: Any) -> Any:
+        extra, new = super().client_finish(done, mine, sent, context)
         return {"dc": extra["dc"] / done.delta.norm()}, new
 
 
 class StateIsDict(Scaffold):
-    def init(self, setting: Any) -> Any:
-        return {"c": torch.zeros(setting.dim)}
+    def init(self, info: Any) -> Any:
+        return {"c": torch.zeros(info.dim)}
 
 
 class SendsNumber(Scaffold):
-    def broadcast(self, state: Any, now: Any, given: Any) -> Any:
-        return {"c": state.c, "round": now.t}
+    def broadcast(self, state: Any, context: Any, given: Any) -> Any:
+        return {"c": state.c, "round": context.t}
 
 
 class WrongAffine(Scaffold):
-    def affine(self, mine: Any, sent: Any, now: Any) -> Any:
-        return replace(super().affine(mine, sent, now), shift=torch.zeros(1))
+    def affine(self, mine: Any, sent: Any, context: Any) -> Any:
+        return replace(super().affine(mine, sent, context), shift=torch.zeros(1))
 
 
 class NotAffine(Scaffold):
-    def affine(self, mine: Any, sent: Any, now: Any) -> Any:
+    def affine(self, mine: Any, sent: Any, context: Any) -> Any:
         return 1.0, 0.0, None
 
 
 class KeepsDouble(Scaffold):
     """The sums over a cohort are float64; what is made of them and sent down must be float32 again."""
 
-    def server_finish(self, state: Any, sums: Any, step: Any, setting: Any, now: Any) -> Any:
-        return step, Control(state.c + sums["dc"] / setting.clients)
+    def server_finish(self, state: Any, sums: Any, step: Any, info: Any, context: Any) -> Any:
+        return step, Control(state.c + sums["dc"] / info.clients)
 
 
 class UnaskedGradient(Scaffold):
-    def broadcast(self, state: Any, now: Any, given: Any) -> Any:
+    def broadcast(self, state: Any, context: Any, given: Any) -> Any:
         return {"c": state.c + given.gradient}
 
 
@@ -168,8 +168,8 @@ class WrongNeeds(Scaffold):
 
 
 class NoStep(Scaffold):
-    def server_finish(self, state: Any, sums: Any, step: Any, setting: Any, now: Any) -> Any:
-        return super().server_finish(state, sums, step, setting, now)[1]
+    def server_finish(self, state: Any, sums: Any, step: Any, info: Any, context: Any) -> Any:
+        return super().server_finish(state, sums, step, info, context)[1]
 
 
 BROKEN = [

@@ -15,9 +15,9 @@ from dragfl.algorithms import PRESETS
 from dragfl.data.dataset import Dataset
 from dragfl.errors import SpecError
 from dragfl.training import dense
-from dragfl.training.choose import choose
-from dragfl.training.dense import Dense, Layer, pays
+from dragfl.training.grouped_mlp import Dense, Layer, pays
 from dragfl.training.loop import Loop
+from dragfl.training.select import choose
 from dragfl.types import Affine
 from dragfl.vector import FlatModel
 

@@ -20,10 +20,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
-from dragfl.aggregates.divergence import Divergence
-from dragfl.aggregates.dragging import drag_metrics, fold_dragged
+from dragfl.aggregates._divergence import Divergence
+from dragfl.aggregates._drag import drag_metrics, fold_dragged
 from dragfl.schedules import Schedule, at, check_choice, check_range
-from dragfl.types import EPS, Given, Need, Now, Partial, Plan, Setting, State, Updates, no_state, spans
+from dragfl.types import (
+    EPS,
+    FederationInfo,
+    Need,
+    Partial,
+    Plan,
+    RoundContext,
+    RoundInputs,
+    State,
+    Updates,
+    no_state,
+    spans,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -65,13 +77,13 @@ class BRDrag:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset({"root"})
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
         from dragfl.arithmetic import unit
 
         if given.root is None:
             raise ValueError("br_drag needs the root update; give `root` to begin()")
-        segments = setting.segments if self.variant == "authors" else (0, setting.dim)
-        return BRDragPlan(given.root, unit(given.root), at(self.c, now.t), segments)
+        segments = info.segments if self.variant == "authors" else (0, info.dim)
+        return BRDragPlan(given.root, unit(given.root), at(self.c, context.t), segments)
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
         whole, _ = fold_dragged(block, plan.rhat, plan.c, self.divergence, normalise=True)

@@ -21,10 +21,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
-from dragfl.aggregates.divergence import Divergence
-from dragfl.aggregates.dragging import drag_metrics, fold_dragged
+from dragfl.aggregates._divergence import Divergence
+from dragfl.aggregates._drag import drag_metrics, fold_dragged
 from dragfl.schedules import Schedule, at, check_choice, check_range
-from dragfl.types import EPS, Given, Need, Now, Partial, Plan, Setting, State, Updates, spans
+from dragfl.types import EPS, FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, spans
 
 if TYPE_CHECKING:
     import torch
@@ -73,18 +73,18 @@ class Drag:
         check_choice("drag", "variant", self.variant, ("paper", "authors"))
         check_choice("drag", "bootstrap", self.bootstrap, ("two_pass", "fedavg"))
 
-    def init(self, setting: Setting) -> State:
+    def init(self, info: FederationInfo) -> State:
         return DragState()
 
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset({"mean"}) if state.r is None and self.bootstrap == "two_pass" else frozenset()
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
         from dragfl.arithmetic import unit
 
         r = given.mean if state.r is None else state.r
-        segments = setting.segments if self.variant == "authors" else (0, setting.dim)
-        return DragPlan(r, None if r is None else unit(r), at(self.c, now.t), at(self.alpha, now.t), segments)
+        segments = info.segments if self.variant == "authors" else (0, info.dim)
+        return DragPlan(r, None if r is None else unit(r), at(self.c, context.t), at(self.alpha, context.t), segments)
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
         from dragfl.arithmetic import row_norms

@@ -16,7 +16,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dragfl.schedules import check_range
-from dragfl.types import Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates, no_state
+from dragfl.types import (
+    FederationInfo,
+    Need,
+    NoState,
+    Partial,
+    Plan,
+    RoundContext,
+    RoundInputs,
+    State,
+    Updates,
+    no_state,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +56,7 @@ class FedExP:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset()
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
         return NoState()
 
     def fold(self, plan: Plan, block: Updates) -> Partial:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dragfl.errors import SpecError
 from dragfl.schedules import check_choice, check_range
-from dragfl.types import Given, Need, Now, Partial, Plan, Setting, State, Updates, no_state
+from dragfl.types import FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, no_state
 
 if TYPE_CHECKING:
     import torch
@@ -54,8 +54,8 @@ class FedNova:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset()
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
-        shrink = now.lr * self.prox
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
+        shrink = context.lr * self.prox
         if not shrink < 1.0:
             raise SpecError(f"fednova: lr * prox = {shrink:g}; it needs less than 1: lower prox or clients.lr")
         return FedNovaPlan(shrink)

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from dragfl.aggregates.dragging import inverse_norms
+from dragfl.aggregates._drag import inverse_norms
 from dragfl.schedules import check_choice
-from dragfl.types import EPS, Given, Need, Now, Partial, Plan, Setting, State, Updates, no_state
+from dragfl.types import EPS, FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, no_state
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +52,7 @@ class FLTrust:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset({"root"})
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
         from dragfl.arithmetic import unit
 
         if given.root is None:

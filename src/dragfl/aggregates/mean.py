@@ -13,9 +13,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from dragfl.aggregates.dragging import inverse_norms, pairwise_cosine
+from dragfl.aggregates._drag import inverse_norms, pairwise_cosine
 from dragfl.schedules import check_choice
-from dragfl.types import EPS, Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates, no_state
+from dragfl.types import (
+    EPS,
+    FederationInfo,
+    Need,
+    NoState,
+    Partial,
+    Plan,
+    RoundContext,
+    RoundInputs,
+    State,
+    Updates,
+    no_state,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +55,7 @@ class Mean:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset()
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
         return NoState()
 
     def fold(self, plan: Plan, block: Updates) -> Partial:

@@ -8,20 +8,20 @@ are thin: they hold settings, say what they must know, and call the function wit
 
 from typing import Any
 
-from dragfl.attacks.against_drag import AdaptiveBRDrag, adaptive_br_drag
-from dragfl.attacks.against_krum import FangKrum, fang_krum
-from dragfl.attacks.against_trim import FangTrim, fang_trim
-from dragfl.attacks.against_trust import AdaptiveFLTrust, adaptive_fltrust
-from dragfl.attacks.copying import Mimic, mimic
-from dragfl.attacks.free_riding import FreeRider, free_rider
-from dragfl.attacks.hiding import MinMax, MinSum, min_max, min_sum
-from dragfl.attacks.infinities import NonFinite, non_finite
-from dragfl.attacks.inner_product import IPM, ipm
-from dragfl.attacks.little import ALIE, alie, alie_z
-from dragfl.attacks.noise import Gaussian, gaussian
-from dragfl.attacks.poisons import POISONS
-from dragfl.attacks.reversal import SignFlip, sign_flip
-from dragfl.attacks.scaling import RandomScaling, backdoor_scale, random_scaling
+from dragfl.attacks.adaptive_br_drag import AdaptiveBRDrag, adaptive_br_drag
+from dragfl.attacks.adaptive_fltrust import AdaptiveFLTrust, adaptive_fltrust
+from dragfl.attacks.alie import ALIE, alie, alie_z
+from dragfl.attacks.data_poisoning import POISONS
+from dragfl.attacks.fang_krum import FangKrum, fang_krum
+from dragfl.attacks.fang_trim import FangTrim, fang_trim
+from dragfl.attacks.free_rider import FreeRider, free_rider
+from dragfl.attacks.gaussian import Gaussian, gaussian
+from dragfl.attacks.ipm import IPM, ipm
+from dragfl.attacks.mimic import Mimic, mimic
+from dragfl.attacks.min_max import MinMax, MinSum, min_max, min_sum
+from dragfl.attacks.non_finite import NonFinite, non_finite
+from dragfl.attacks.random_scaling import RandomScaling, backdoor_scale, random_scaling
+from dragfl.attacks.sign_flip import SignFlip, sign_flip
 
 ATTACKS: dict[str, Any] = {
     "random_scaling": RandomScaling,

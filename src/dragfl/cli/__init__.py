@@ -17,12 +17,12 @@ EPILOG = (
 
 
 def parser() -> argparse.ArgumentParser:
-    from dragfl.cli import arena, bench, data, demo, doctor, listing, paper, report, resume, run, sweep
+    from dragfl.cli import arena, bench, data, demo, doctor, list_parts, report, reproduce, resume, run, sweep
 
     top = argparse.ArgumentParser(prog="dragfl", description=DESCRIPTION, epilog=EPILOG)
     top.add_argument("--version", action="version", version=f"dragfl {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, run, sweep, arena, paper, resume, report, data, listing, bench, doctor):
+    for command in (demo, run, sweep, arena, reproduce, resume, report, data, list_parts, bench, doctor):
         command.add(commands)
     return top
 
@@ -50,5 +50,5 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(error, SystemExit) and error.code != 1:  # 1 is how rich tells it
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more can fail at the end
-        resumable = ("run", "resume", "sweep", "arena", "paper", "demo")
+        resumable = ("run", "resume", "sweep", "arena", "reproduce", "demo")
         return 5 if args.run.__module__.rpartition(".")[2] in resumable else 0

@@ -36,7 +36,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from dragfl.errors import SpecError
-    from dragfl.experiment.arena import choose, fight, lay_out
+    from dragfl.runs.arena import choose, fight, lay_out
 
     if any(word.startswith("seed=") for word in args.words):
         raise SpecError("arena: seed is one of its sides; give --seeds 3 or --seeds 0,1,2")
@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
             print(p.folder)
         return 0
 
+    from dragfl.cli.interrupt import polite_interrupt
     from dragfl.cli.progress import Tally
-    from dragfl.cli.stopping import polite_interrupt
 
     with polite_interrupt() as should_stop, Tally(arena.planned, quiet=args.quiet) as tally:
         fight(
@@ -99,10 +99,10 @@ def _tables(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """The experiment, and what `--quick` did to it in words."""
     from importlib.resources import as_file, files
 
+    from dragfl.config.overrides import override
+    from dragfl.config.spec import read
     from dragfl.errors import SpecError
-    from dragfl.experiment.arena import QUICK_ROUNDS
-    from dragfl.experiment.overrides import override
-    from dragfl.experiment.spec import read
+    from dragfl.runs.arena import QUICK_ROUNDS
 
     given, words = args.experiment, list(args.words)
     if given is not None and "=" in given and not Path(given).exists():
@@ -121,7 +121,7 @@ def _tables(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 def _values(option: str, text: str | None) -> list[Any] | None:
     """`a,b,c` as values; each is a TOML literal or a bare word."""
-    from dragfl.experiment.overrides import parse_override
-    from dragfl.experiment.sweep import split_commas
+    from dragfl.config.overrides import parse_override
+    from dragfl.runs.sweep import split_commas
 
     return None if text is None else [parse_override(f"{option}={word}")[1] for word in split_commas(text)]

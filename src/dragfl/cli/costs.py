@@ -1,7 +1,7 @@
 """What an algorithm sends and keeps, found by playing two small rounds with its parts.
 
 `dragfl list algorithms` answers without torch, which the parts need to run. So the findings are kept in `costs.json`
-beside this file, written by `python -m dragfl.cli.listing --costs`; a test holds them to what the parts do now.
+beside this file, written by `python -m dragfl.cli.list_parts --costs`; a test holds them to what the parts do now.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def found() -> dict[str, Cost]:
 
 def of(name: str) -> Cost:
     """The cost of one preset, as its parts are now. Imports torch."""
-    from dragfl.experiment.spec import load
+    from dragfl.config.spec import load
 
     root = {"size": 1}  # for the rules that refuse to load without
     return probe(load({"algorithm": {"name": name}, "root": root}).algorithm)
@@ -53,10 +53,10 @@ def probe(algorithm: Any) -> Cost:
     """Two rounds of CLIENTS clients with a model of three numbers."""
     import torch
 
-    from dragfl.types import Done, Given, Now, Setting, Updates
+    from dragfl.types import FederationInfo, LocalResult, RoundContext, RoundInputs, Updates
 
     correct, rule, server = algorithm.correction, algorithm.aggregate, algorithm.server
-    setting = Setting(dim=3, clients=CLIENTS, per_round=CLIENTS, segments=(0, 3))
+    setting = FederationInfo(dim=3, clients=CLIENTS, per_round=CLIENTS, segments=(0, 3))
     w, delta = torch.zeros(3), torch.ones(CLIENTS, 3) + torch.eye(CLIENTS, 3)
     states = [correct.init(setting), rule.init(setting), server.init(setting)]
     shapes = {"vector": w, "scalar": torch.zeros(())}
@@ -64,17 +64,19 @@ def probe(algorithm: Any) -> Cost:
     needs: set[str] = set()
     down, up, passes = 0, 0, 1
     for t in range(2):
-        now = Now(t, lr=0.1, seed=0, steps=2)
+        now = RoundContext(t, lr=0.1, seed=0, steps=2)
         asked = correct.needs(states[0])
         gradient = delta[0] if asked - {"root"} else None
-        sent = correct.broadcast(states[0], now, Given(gradient=gradient, root=delta[0] if "root" in asked else None))
-        done = Done(delta[0], 2, 0.1, 5, lambda: delta[1])
+        sent = correct.broadcast(
+            states[0], now, RoundInputs(gradient=gradient, root=delta[0] if "root" in asked else None)
+        )
+        done = LocalResult(delta[0], 2, 0.1, 5, lambda: delta[1])
         extra, mine = correct.client_finish(done, mine, sent, now)
         down = 1 + sum(value.shape == w.shape for value in sent.values())
         up = 1 + sum(value.shape == w.shape for value in extra.values()) + (gradient is not None)
         passes = 2 if t == 0 and "mean" in rule.needs(states[1]) else passes
         needs |= rule.needs(states[1]) | asked
-        plan = rule.begin(states[1], now, Given(root=delta[0], mean=delta.mean(0)), setting)
+        plan = rule.begin(states[1], now, RoundInputs(root=delta[0], mean=delta.mean(0)), setting)
         block = Updates(delta, torch.ones(CLIENTS).double(), torch.arange(CLIENTS))
         partial = rule.fold(plan, block)
         step, states[1], _ = rule.finish(states[1], plan, partial)

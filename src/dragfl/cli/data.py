@@ -125,8 +125,8 @@ def show(args: argparse.Namespace) -> int:
 
 def _spec(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, Shares, str]:
     """What a run of the experiment would see: the root data are taken out as in a run."""
-    from dragfl.engine.federation import deal, load_dataset
-    from dragfl.experiment.spec import load
+    from dragfl.build import deal, load_dataset
+    from dragfl.config.spec import load
 
     experiment = load(Path(args.what))
     args.seed = experiment.seed
@@ -137,8 +137,8 @@ def _spec(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, Shares
 
 def _named(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, Shares, str]:
     from dragfl import data
+    from dragfl.config.registry import build
     from dragfl.data.partitions import PARTITIONS, deal
-    from dragfl.experiment.names import build
     from dragfl.rng import rng
 
     partition = build("--partition", parse_partition(args.partition), PARTITIONS, ("__call__",), key="kind")
@@ -170,8 +170,8 @@ def _describe(partition: Any) -> str:
     """`dirichlet_class(a=0.1)`: the kind and the settings that differ from their default."""
     import dataclasses
 
+    from dragfl.config.registry import describe
     from dragfl.data.partitions import PARTITIONS
-    from dragfl.experiment.names import describe
 
     table = describe(partition, PARTITIONS, key="kind")
     known = dataclasses.fields(partition) if dataclasses.is_dataclass(partition) else ()

@@ -26,8 +26,8 @@ def run(args: argparse.Namespace) -> int:
 
     import dragfl
     from dragfl import demo, report
+    from dragfl.cli.interrupt import polite_interrupt
     from dragfl.cli.progress import Watch
-    from dragfl.cli.stopping import polite_interrupt
     from dragfl.errors import Diverged, SpecError
 
     experiments = demo.experiments(args.rounds)

@@ -15,8 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from dragfl.types import RoundRecord
 
 if TYPE_CHECKING:
-    from dragfl.experiment.rundir import Run
-    from dragfl.experiment.sweep import Planned
+    from dragfl.runs.directory import Run
+    from dragfl.runs.sweep import Planned
 
 
 def bar(live: bool) -> Progress:

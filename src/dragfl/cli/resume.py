@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dragfl.cli.outcome import print_outcome
+from dragfl.cli.result import print_outcome
 from dragfl.cli.run import add_output_options
 
 
@@ -21,15 +21,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragfl.experiment.rundir import load_run
+    from dragfl.runs.directory import load_run
 
     before = load_run(args.path)
     if before.finished:
         return print_outcome(before, already=True, quiet=args.quiet, as_json=args.json)
 
     import dragfl
+    from dragfl.cli.interrupt import polite_interrupt
     from dragfl.cli.progress import Watch
-    from dragfl.cli.stopping import polite_interrupt
 
     with polite_interrupt() as should_stop, Watch(quiet=args.quiet, as_json=args.json) as watch:
         watch.begin(before.name, int(before.spec.get("rounds", 0)))

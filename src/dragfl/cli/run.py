@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dragfl.cli.outcome import print_outcome
+from dragfl.cli.result import print_outcome
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -29,7 +29,7 @@ def add_output_options(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragfl.experiment.spec import load
+    from dragfl.config.spec import load
 
     experiment = load(args.experiment, *args.words)
     if args.dry_run:
@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
 
     import dragfl
+    from dragfl.cli.interrupt import polite_interrupt
     from dragfl.cli.progress import Watch
-    from dragfl.cli.stopping import polite_interrupt
     from dragfl.errors import Diverged
 
     with polite_interrupt() as should_stop, Watch(quiet=args.quiet, as_json=args.json) as watch:

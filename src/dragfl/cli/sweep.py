@@ -43,8 +43,8 @@ def jobs(args: argparse.Namespace, runs: int) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragfl.experiment.spec import read
-    from dragfl.experiment.sweep import parse_grid, plan, play
+    from dragfl.config.spec import read
+    from dragfl.runs.sweep import parse_grid, plan, play
 
     out = args.out or Path("sweeps") / str(read(args.experiment).get("name", "run"))
     planned = plan(args.experiment, parse_grid(args.words), out)
@@ -53,8 +53,8 @@ def run(args: argparse.Namespace) -> int:
             print(p.folder)
         return 0
 
+    from dragfl.cli.interrupt import polite_interrupt
     from dragfl.cli.progress import Tally
-    from dragfl.cli.stopping import polite_interrupt
 
     with polite_interrupt() as should_stop, Tally(planned, quiet=args.quiet) as tally:
         play(

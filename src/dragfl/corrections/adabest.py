@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dragfl.corrections.idle import Tensors, no_needs, nothing_sent, step_unchanged
 from dragfl.schedules import check_range
-from dragfl.types import Affine, Done, Fields, Now, no_state
+from dragfl.types import Affine, Fields, LocalResult, RoundContext, no_state
 
 if TYPE_CHECKING:
     import torch
@@ -45,10 +45,12 @@ class AdaBest:
     def __post_init__(self) -> None:
         check_range("adabest", "mu", self.mu, 0.0, 1e6)
 
-    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+    def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         return Affine(shift=-mine["h"])
 
-    def client_finish(self, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
+    def client_finish(
+        self, done: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
+    ) -> tuple[Tensors, Tensors]:
         last = int(mine["seen"]) - 1
-        faded = mine["h"] / (now.t - last) if last >= 0 else 0.0
-        return {}, {"h": faded - self.mu * done.delta, "seen": torch.full_like(mine["seen"], now.t + 1)}
+        faded = mine["h"] / (context.t - last) if last >= 0 else 0.0
+        return {}, {"h": faded - self.mu * done.delta, "seen": torch.full_like(mine["seen"], context.t + 1)}

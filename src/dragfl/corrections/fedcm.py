@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dragfl.corrections.idle import Tensors, no_needs, nothing_kept
 from dragfl.schedules import check_range
-from dragfl.types import Affine, Fields, Given, Now, Setting, State
+from dragfl.types import Affine, FederationInfo, Fields, RoundContext, RoundInputs, State
 
 if TYPE_CHECKING:
     import torch
@@ -47,17 +47,17 @@ class FedCM:
     def __post_init__(self) -> None:
         check_range("fedcm", "a", self.a, 0.0, 1.0, open_low=True)
 
-    def init(self, setting: Setting) -> State:
-        return FedCMState(torch.zeros(setting.dim, device=setting.device))
+    def init(self, info: FederationInfo) -> State:
+        return FedCMState(torch.zeros(info.dim, device=info.device))
 
-    def broadcast(self, state: State, now: Now, given: Given) -> Tensors:
+    def broadcast(self, state: State, context: RoundContext, given: RoundInputs) -> Tensors:
         return {"direction": state.direction}
 
-    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+    def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         return Affine(scale=self.a, shift=(1.0 - self.a) * sent["direction"])
 
     def server_finish(
-        self, state: State, sums: Tensors, step: Tensor, setting: Setting, now: Now
+        self, state: State, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, State]:
         steps = float(sums["steps"]) / float(sums["count"])
-        return step, FedCMState(step / (-now.lr * steps)) if now.lr > 0 else state
+        return step, FedCMState(step / (-context.lr * steps)) if context.lr > 0 else state

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dragfl.corrections.idle import Tensors, no_needs
 from dragfl.schedules import check_range
-from dragfl.types import Affine, Done, Fields, Given, Now, Setting, State
+from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext, RoundInputs, State
 
 if TYPE_CHECKING:
     import torch
@@ -50,25 +50,25 @@ class FedDC:
     def __post_init__(self) -> None:
         check_range("feddc", "strength", self.strength, 0.0, 1e6)
 
-    def init(self, setting: Setting) -> State:
-        return FedDCState(
-            torch.zeros(setting.dim, device=setting.device), torch.zeros(setting.dim, device=setting.device)
-        )
+    def init(self, info: FederationInfo) -> State:
+        return FedDCState(torch.zeros(info.dim, device=info.device), torch.zeros(info.dim, device=info.device))
 
-    def broadcast(self, state: State, now: Now, given: Given) -> Tensors:
+    def broadcast(self, state: State, context: RoundContext, given: RoundInputs) -> Tensors:
         return {"s": state.s}
 
-    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+    def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         return Affine(prox=self.strength, shift=self.strength * mine["h"] + sent["s"] - mine["s"])
 
-    def client_finish(self, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
+    def client_finish(
+        self, done: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
+    ) -> tuple[Tensors, Tensors]:
         # With a local rate of zero, as at the end of a schedule, the steps tell nothing of the gradient.
         new = mine["s"] - sent["s"] - done.delta / (done.steps * done.lr) if done.lr > 0 else mine["s"]
         return {"ds": new - mine["s"]}, {"h": mine["h"] + done.delta, "s": new}
 
     def server_finish(
-        self, state: State, sums: Tensors, step: Tensor, setting: Setting, now: Now
+        self, state: State, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, State]:
-        h = (state.h + sums["delta"] / setting.clients).float()
-        s = (state.s + sums["ds"] / setting.clients).float()
+        h = (state.h + sums["delta"] / info.clients).float()
+        s = (state.s + sums["ds"] / info.clients).float()
         return step + h, FedDCState(s, h)

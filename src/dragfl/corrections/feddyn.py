@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dragfl.corrections.idle import Tensors, no_needs, nothing_sent
 from dragfl.schedules import check_range
-from dragfl.types import Affine, Done, Fields, Now, Setting, State
+from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext, State
 
 if TYPE_CHECKING:
     import torch
@@ -49,17 +49,19 @@ class FedDyn:
     def __post_init__(self) -> None:
         check_range("feddyn", "strength", self.strength, 0.0, 1e6)
 
-    def init(self, setting: Setting) -> State:
-        return FedDynState(torch.zeros(setting.dim, device=setting.device))
+    def init(self, info: FederationInfo) -> State:
+        return FedDynState(torch.zeros(info.dim, device=info.device))
 
-    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+    def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         return Affine(prox=self.strength, shift=self.strength * mine["h"])
 
-    def client_finish(self, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
+    def client_finish(
+        self, done: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
+    ) -> tuple[Tensors, Tensors]:
         return {}, {"h": mine["h"] + done.delta}
 
     def server_finish(
-        self, state: State, sums: Tensors, step: Tensor, setting: Setting, now: Now
+        self, state: State, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, State]:
-        h = (state.h + sums["delta"] / setting.clients).float()
+        h = (state.h + sums["delta"] / info.clients).float()
         return step + h, FedDynState(h)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dragfl.types import Done, Given, Now, Setting, State
+from dragfl.types import FederationInfo, LocalResult, RoundContext, RoundInputs, State
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,15 +20,17 @@ def no_needs(self: Any, state: State) -> frozenset[str]:
     return frozenset()
 
 
-def nothing_sent(self: Any, state: State, now: Now, given: Given) -> Tensors:
+def nothing_sent(self: Any, state: State, context: RoundContext, given: RoundInputs) -> Tensors:
     return {}
 
 
-def nothing_kept(self: Any, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
+def nothing_kept(
+    self: Any, done: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
+) -> tuple[Tensors, Tensors]:
     return {}, mine
 
 
 def step_unchanged(
-    self: Any, state: State, sums: Tensors, step: Tensor, setting: Setting, now: Now
+    self: Any, state: State, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
 ) -> tuple[Tensor, State]:
     return step, state

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from dragfl.corrections.idle import Tensors, nothing_kept
 from dragfl.errors import SpecError
 from dragfl.schedules import check_choice
-from dragfl.types import Affine, Fields, Given, Now, Setting, State
+from dragfl.types import Affine, FederationInfo, Fields, RoundContext, RoundInputs, State
 
 if TYPE_CHECKING:
     import torch
@@ -56,24 +56,24 @@ class Mime:
         if not 0.0 <= self.momentum < 1.0:
             raise SpecError(f"mime: momentum={self.momentum} is outside [0, 1); choose a value inside it")
 
-    def init(self, setting: Setting) -> State:
-        return MimeState(torch.zeros(setting.dim, device=setting.device))
+    def init(self, info: FederationInfo) -> State:
+        return MimeState(torch.zeros(info.dim, device=info.device))
 
     def needs(self, state: State) -> frozenset[str]:
         return frozenset({"gradient" if self.weighting == "uniform" else "weighted_gradient"})
 
-    def broadcast(self, state: State, now: Now, given: Given) -> Tensors:
+    def broadcast(self, state: State, context: RoundContext, given: RoundInputs) -> Tensors:
         if given.gradient is None:
             raise ValueError("mime needs the mean full gradient; give `gradient` to broadcast()")
         return {"s": state.s} if self.lite else {"s": state.s, "c": given.gradient}
 
-    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+    def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         rest = 1.0 - self.momentum
         if self.lite:
             return Affine(scale=rest, shift=self.momentum * sent["s"])
         return Affine(scale=rest, anchor=-rest, shift=self.momentum * sent["s"] + rest * sent["c"])
 
     def server_finish(
-        self, state: State, sums: Tensors, step: Tensor, setting: Setting, now: Now
+        self, state: State, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, State]:
         return step, MimeState(self.momentum * state.s + (1.0 - self.momentum) * sums["gradient"].float())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dragfl.corrections.idle import Tensors, no_needs, nothing_kept, nothing_sent, step_unchanged
-from dragfl.types import Affine, Fields, Now, no_state
+from dragfl.types import Affine, Fields, RoundContext, no_state
 
 
 @dataclass(frozen=True)
@@ -20,5 +20,5 @@ class NoCorrection:
     client_finish = nothing_kept
     server_finish = step_unchanged
 
-    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+    def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         return Affine()

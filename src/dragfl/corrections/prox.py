@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from dragfl.corrections.idle import Tensors, no_needs, nothing_kept, nothing_sent, step_unchanged
 from dragfl.schedules import check_range
-from dragfl.types import Affine, Fields, Now, no_state
+from dragfl.types import Affine, Fields, RoundContext, no_state
 
 
 @dataclass(frozen=True)
@@ -39,5 +39,5 @@ class FedProx:
     def __post_init__(self) -> None:
         check_range("fedprox", "mu", self.mu, 0.0, 1e6)
 
-    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+    def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         return Affine(prox=self.mu)

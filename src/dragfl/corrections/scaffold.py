@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from dragfl.corrections.idle import Tensors, no_needs
 from dragfl.schedules import check_choice
-from dragfl.types import Affine, Done, Fields, Given, Now, Setting, State
+from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext, RoundInputs, State
 
 if TYPE_CHECKING:
     import torch
@@ -49,16 +49,18 @@ class Scaffold:
     def __post_init__(self) -> None:
         check_choice("scaffold", "option", self.option, ("I", "II"))
 
-    def init(self, setting: Setting) -> State:
-        return ScaffoldState(torch.zeros(setting.dim, device=setting.device))
+    def init(self, info: FederationInfo) -> State:
+        return ScaffoldState(torch.zeros(info.dim, device=info.device))
 
-    def broadcast(self, state: State, now: Now, given: Given) -> Tensors:
+    def broadcast(self, state: State, context: RoundContext, given: RoundInputs) -> Tensors:
         return {"c": state.c}
 
-    def affine(self, mine: Tensors, sent: Tensors, now: Now) -> Affine:
+    def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         return Affine(shift=sent["c"] - mine["c"])
 
-    def client_finish(self, done: Done, mine: Tensors, sent: Tensors, now: Now) -> tuple[Tensors, Tensors]:
+    def client_finish(
+        self, done: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
+    ) -> tuple[Tensors, Tensors]:
         if self.option == "I":
             new = done.full_gradient()
         elif not done.lr > 0:  # a schedule at its end: steps of length zero tell nothing of the gradient
@@ -68,6 +70,6 @@ class Scaffold:
         return {"dc": new - mine["c"]}, {"c": new}
 
     def server_finish(
-        self, state: State, sums: Tensors, step: Tensor, setting: Setting, now: Now
+        self, state: State, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, State]:
-        return step, ScaffoldState((state.c + sums["dc"] / setting.clients).float())
+        return step, ScaffoldState((state.c + sums["dc"] / info.clients).float())

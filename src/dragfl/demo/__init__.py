@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dragfl.experiment.spec import Experiment
+    from dragfl.config.spec import Experiment
 
 DRIFT = ("fedavg", "drag")
 ATTACKED = ("fedavg", "fltrust", "br_drag")
@@ -40,7 +40,7 @@ def write_specs(folder: Path) -> None:
 
 
 def _load(name: str, *overrides: str) -> Experiment:
-    from dragfl.experiment.spec import load
+    from dragfl.config.spec import load
 
     with as_file(files("dragfl.demo").joinpath(name)) as path:
         return load(path, *overrides)

@@ -18,15 +18,15 @@ import torch
 from torch import Tensor
 
 from dragfl.arithmetic import finite_rows, norm
-from dragfl.engine.crafting import craft_together, remember_alone
-from dragfl.engine.folding import Folded, Sums, Total, fold, mean_update
-from dragfl.engine.worker import BUFFERS, Job, Sent, concat
+from dragfl.engine.adversary import craft_together, remember_alone
+from dragfl.engine.aggregation import BlockResult, Sums, Total, fold, mean_update
+from dragfl.engine.worker import BUFFERS, ClientResults, TrainTask, concat
 from dragfl.errors import Diverged
 from dragfl.schedules import at
-from dragfl.types import Given, Now, Partial, Plan, RoundRecord, State
+from dragfl.types import Partial, Plan, RoundContext, RoundInputs, RoundRecord, State
 
 if TYPE_CHECKING:
-    from dragfl.engine.federation import Federation
+    from dragfl.build import Federation
 
 EXPLODED = 1e6  # a model this many times longer than 1 + |w at the start| has diverged
 
@@ -48,38 +48,38 @@ class FederationState:
 def play(fed: Federation, state: FederationState) -> tuple[FederationState, RoundRecord]:
     """One round of the federation."""
     fed.store.begin(state.t + 1)
-    now = Now(state.t, at(fed.experiment.clients.lr, state.t), fed.experiment.seed, fed.nominal_steps)
-    cohort = sample(fed, now)
-    attackers = fed.attackers(now, cohort)
+    context = RoundContext(state.t, at(fed.experiment.clients.lr, state.t), fed.experiment.seed, fed.nominal_steps)
+    cohort = sample(fed, context)
+    attackers = fed.attackers(context, cohort)
     rule = fed.algorithm.aggregate
     correct = fed.algorithm.correction
     log = _Log(cohort, attackers)
     needs, to_send = rule.needs(state.aggregate), correct.needs(state.correction)
-    trusted = fed.worker.train_root(state.w, now, state.buffers) if "root" in needs | to_send else None
+    trusted = fed.worker.train_root(state.w, context, state.buffers) if "root" in needs | to_send else None
     root = trusted if "root" in needs else None
-    gradient = mean_gradient(fed, to_send, state, now, log)
-    given = Given(gradient=gradient, root=trusted if "root" in to_send else None)
-    sent = correct.broadcast(state.correction, now, given)
+    gradient = mean_gradient(fed, to_send, state, context, log)
+    given = RoundInputs(gradient=gradient, root=trusted if "root" in to_send else None)
+    sent = correct.broadcast(state.correction, context, given)
     if state.buffers is not None:
         sent = {**sent, BUFFERS: state.buffers}
 
-    jobs = _Jobs(fed, state, now, sent, cohort, attackers)
+    jobs = _Jobs(fed, state, context, sent, cohort, attackers)
     together = fed.experiment.attack is not None and fed.experiment.attack.knowledge != "own"
-    attack_state = state.attack if together else remember_alone(fed, state, now, attackers)
-    kept: list[Sent] = []
+    attack_state = state.attack if together else remember_alone(fed, state, context, attackers)
+    kept: list[ClientResults] = []
     if together or "all" in needs:
         kept = list(fed.executor.map(jobs, keep=True))
         if together:
-            kept, attack_state = craft_together(fed, state, now, root, kept, attackers)
+            kept, attack_state = craft_together(fed, state, context, root, kept, attackers)
         kept = [concat(kept)] if "all" in needs else kept
 
-    def folded_by(plan: Plan) -> Iterable[Folded]:
+    def folded_by(plan: Plan) -> Iterable[BlockResult]:
         """Every block, folded; blocks that are not kept are trained for it, each time with the same bits."""
         return (fold(rule, plan, block) for block in kept) if kept else fed.executor.fold(jobs, plan)
 
     mean = mean_update(folded_by(Total())) if "mean" in needs else None
     nobody = "mean" in needs and mean is None  # then there is nothing to fold, and no plan for it
-    plan = Total() if nobody else rule.begin(state.aggregate, now, Given(root=root, mean=mean), fed.setting)
+    plan = Total() if nobody else rule.begin(state.aggregate, context, RoundInputs(root=root, mean=mean), fed.info)
     sums = Sums()
     extra: dict[str, Tensor] = {}
     skipped = "no usable update"
@@ -92,7 +92,7 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
         for name, value in folded.extra.items():
             extra[name] = extra[name] + value if name in extra else value.clone()
     total = sums.partial
-    metrics = log.metrics(now, sent, state.w) | ({"lost_states": fed.store.lost} if fed.store.lost else {})
+    metrics = log.metrics(context, sent, state.w) | ({"lost_states": fed.store.lost} if fed.store.lost else {})
 
     if total is None:  # nothing usable, or too little for the rule: model, reference and momenta stay as they are
         after = replace(state, t=state.t + 1, attack=attack_state)
@@ -101,8 +101,8 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     over_all = {**extra, "delta": total.total.double(), "count": torch.tensor(float(total.count))}
     if gradient is not None:
         over_all["gradient"] = gradient
-    step, correction = correct.server_finish(state.correction, over_all, step, fed.setting, now)
-    w, server, evaluate = fed.algorithm.server.update(state.server, step, state.w, now)
+    step, correction = correct.server_finish(state.correction, over_all, step, fed.info, context)
+    w, server, evaluate = fed.algorithm.server.update(state.server, step, state.w, context)
     check_finite(fed, w, state.t + 1)
     check_state(state.t + 1, correction=correction, aggregate=aggregate, server=server)
     fed.store.commit()
@@ -112,22 +112,24 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     return after, log.record(after.t, metrics, total)
 
 
-def sample(fed: Federation, now: Now) -> tuple[int, ...]:
+def sample(fed: Federation, context: RoundContext) -> tuple[int, ...]:
     """The clients of this round, without replacement, in order of their number."""
-    total, size = fed.setting.clients, fed.setting.per_round
+    total, size = fed.info.clients, fed.info.per_round
     if size == total:
         return tuple(range(total))
-    return tuple(sorted(now.rng("sample").choice(total, size, replace=False).tolist()))
+    return tuple(sorted(context.rng("sample").choice(total, size, replace=False).tolist()))
 
 
-def mean_gradient(fed: Federation, needs: frozenset[str], state: FederationState, now: Now, log: _Log) -> Tensor | None:
+def mean_gradient(
+    fed: Federation, needs: frozenset[str], state: FederationState, context: RoundContext, log: _Log
+) -> Tensor | None:
     """The mean full gradient of the cohort at w, for a correction that asks for it: one more exchange, counted."""
     if not needs & {"gradient", "weighted_gradient"}:
         return None
     w, sent = state.w, {} if state.buffers is None else {BUFFERS: state.buffers}
     total, weight = torch.zeros_like(w, dtype=torch.float64), 0.0
     for clients in fed.blocks(log.cohort):
-        block = fed.worker.gradients(Job(clients, w, sent, now, (), log.attackers.intersection(clients)))
+        block = fed.worker.gradients(TrainTask(clients, w, sent, context, (), log.attackers.intersection(clients)))
         log.bytes_up += block.delta.nbytes
         block = block.select(finite_rows(block.norm))
         p = block.weight if "weighted_gradient" in needs else torch.ones_like(block.weight)
@@ -168,20 +170,20 @@ class _Jobs:
         self,
         fed: Federation,
         state: FederationState,
-        now: Now,
+        context: RoundContext,
         sent: Mapping[str, Tensor],
         cohort: tuple[int, ...],
         attackers: frozenset[int],
     ) -> None:
-        self._fed, self._state, self._now, self._sent, self._cohort = fed, state, now, sent, cohort
+        self._fed, self._state, self._now, self._sent, self._cohort = fed, state, context, sent, cohort
         own = fed.experiment.attack is not None and fed.experiment.attack.knowledge == "own"
         self._attackers = attackers if own else frozenset[int]()
 
-    def __iter__(self) -> Iterator[Job]:
+    def __iter__(self) -> Iterator[TrainTask]:
         for clients in self._fed.blocks(self._cohort):
             states = tuple(self._fed.store.read(m) for m in clients)
             attackers = self._attackers.intersection(clients)
-            yield Job(clients, self._state.w, self._sent, self._now, states, attackers, self._state.attack)
+            yield TrainTask(clients, self._state.w, self._sent, self._now, states, attackers, self._state.attack)
 
 
 def _step_metrics(step: Tensor, total: Partial) -> dict[str, float]:
@@ -205,7 +207,7 @@ class _Log:
         self.steps: list[int] = []
         self.bytes_up = 0
 
-    def next(self, block: Folded) -> tuple[int, ...]:
+    def next(self, block: BlockResult) -> tuple[int, ...]:
         """Take note of the next block; its clients."""
         first = len(self.used)
         self.used += block.used.tolist()
@@ -214,14 +216,14 @@ class _Log:
         self.bytes_up += block.bytes_up
         return self.cohort[first : len(self.used)]
 
-    def metrics(self, now: Now, sent: Mapping[str, Tensor], w: Tensor) -> dict[str, float | int | str]:
+    def metrics(self, context: RoundContext, sent: Mapping[str, Tensor], w: Tensor) -> dict[str, float | int | str]:
         down = w.nbytes + sum(value.nbytes for value in sent.values())
         return {
             "sampled": len(self.cohort),
             "used": sum(self.used),
             "dropped_nonfinite": len(self.used) - sum(self.used),
             "attackers": len(self.attackers),
-            "lr": now.lr,
+            "lr": context.lr,
             "train_loss": _json_number(sum(self.loss) / len(self.loss)),
             "bytes_down": down * len(self.cohort),
             "bytes_up": self.bytes_up,

@@ -13,34 +13,46 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dragfl.arithmetic import finite_rows
+from dragfl.config.tables import Clients, Range, Root
 from dragfl.data.dataset import Dataset
 from dragfl.data.partitions.split import Shares
-from dragfl.engine.folding import Folded, fold
+from dragfl.engine.aggregation import BlockResult, fold
 from dragfl.errors import SpecError
-from dragfl.experiment.sections import Clients, Range, Root
 from dragfl.rng import key, rng
 from dragfl.training.batches import draw, steps_in
-from dragfl.training.choose import Trainer
-from dragfl.training.choose import make as make_trainer
 from dragfl.training.loop import Loop, Share
-from dragfl.types import Affine, Aggregate, Attack, Correction, Done, Now, Plan, Setting, State, Updates, View
+from dragfl.training.select import Trainer
+from dragfl.training.select import make as make_trainer
+from dragfl.types import (
+    Affine,
+    Aggregate,
+    Attack,
+    Correction,
+    FederationInfo,
+    LocalResult,
+    Plan,
+    RoundContext,
+    State,
+    Updates,
+    View,
+)
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainTask:
     """A block of clients to train from w; `states` is what each keeps, in the same order."""
 
     clients: tuple[int, ...]
     w: Tensor
     sent: Mapping[str, Tensor]
-    now: Now
+    context: RoundContext
     states: tuple[Mapping[str, Tensor], ...]
     attackers: frozenset[int] = frozenset()  # those whose update is crafted here, from nothing but itself
     attack_state: State = None
 
 
 @dataclass(frozen=True)
-class Sent:
+class ClientResults:
     """What the server receives of a block, and what it can know of it."""
 
     updates: Updates
@@ -61,9 +73,9 @@ class Sent:
         return keep
 
 
-def concat(kept: Sequence[Sent]) -> Sent:
+def concat(kept: Sequence[ClientResults]) -> ClientResults:
     """All blocks as one."""
-    return Sent(
+    return ClientResults(
         Updates.concat([b.updates for b in kept]),
         sum((b.loss for b in kept), ()),
         sum((b.steps for b in kept), ()),
@@ -89,7 +101,7 @@ class Worker:
         correction: Correction,
         aggregate: Aggregate,
         attack: Attack | None,
-        setting: Setting,
+        info: FederationInfo,
         test_block: int,
         trainer: Trainer = "reference",
     ) -> None:
@@ -97,16 +109,16 @@ class Worker:
         self.loop, self.dataset, self.split, self.root = loop, dataset, split, root
         self.clients, self.root_spec, self.attack = clients, root_spec, attack
         self.correction, self.aggregate = correction, aggregate
-        self.setting, self.test_block = setting, test_block
+        self.info, self.test_block = info, test_block
 
-    def train(self, job: Job, out: Tensor | None = None) -> Sent:
+    def train(self, job: TrainTask, out: Tensor | None = None) -> ClientResults:
         """Train every client of the block from the same model and craft what its attackers send.
 
         `out` (k, d) is memory for the updates; rows that attackers replace are in memory of their own.
         """
         k = len(job.clients)
         self.loop.buffers = job.sent.get(BUFFERS)
-        delta = torch.empty(k, self.setting.dim, device=job.w.device) if out is None else out
+        delta = torch.empty(k, self.info.dim, device=job.w.device) if out is None else out
         loss, steps, done, states, extras, weight = [], [], [], [], [], []
         for first in range(0, k, self.trainer.group):
             members = range(first, min(k, first + self.trainer.group))
@@ -117,12 +129,12 @@ class Worker:
                 gradient = partial(self.loop.gradient, job.w, share.x, share.y, mine, self.test_block)
                 steps.append(len(share.batches))
                 weight.append(float(len(mine)))
-                done.append(Done(delta[i], len(share.batches), job.now.lr, len(mine), gradient))
-            _address_forward(job.now, job.clients[first])
-            loss += self.trainer.train_group(job.w, shares, job.now.lr, delta[first : members.stop])
+                done.append(LocalResult(delta[i], len(share.batches), job.context.lr, len(mine), gradient))
+            _address_forward(job.context, job.clients[first])
+            loss += self.trainer.train_group(job.w, shares, job.context.lr, delta[first : members.stop])
             own = {} if self.loop.buffers is None else {BUFFERS: self.loop.model.b.clone()}
             for i in members:
-                extra, state = self.correction.client_finish(done[i], job.states[i], job.sent, job.now)
+                extra, state = self.correction.client_finish(done[i], job.states[i], job.sent, job.context)
                 states.append(state)
                 extras.append({**extra, **own})
         updates = Updates(
@@ -132,59 +144,59 @@ class Worker:
             {name: torch.stack([extra[name] for extra in extras]) for name in extras[0]},
             torch.tensor(steps),
         )
-        return Sent(self._crafted(job, updates), tuple(loss), tuple(steps), tuple(states))
+        return ClientResults(self._crafted(job, updates), tuple(loss), tuple(steps), tuple(states))
 
-    def _share(self, job: Job, i: int) -> tuple[Share, NDArray[np.int64]]:
+    def _share(self, job: TrainTask, i: int) -> tuple[Share, NDArray[np.int64]]:
         """What a client of the block trains on in this round, and all its rows."""
         m = job.clients[i]
         x, y, mine = self._samples(job, m)
-        count = self._steps(job.now.seed, m, len(mine))
-        batches = draw(job.now.rng("batch", m), len(mine), count, self.clients.batch_size, self.clients.sampling)
-        affine = self.correction.affine(job.states[i], job.sent, job.now)
+        count = self._steps(job.context.seed, m, len(mine))
+        batches = draw(job.context.rng("batch", m), len(mine), count, self.clients.batch_size, self.clients.sampling)
+        affine = self.correction.affine(job.states[i], job.sent, job.context)
         return Share(x, y, [mine[batch] for batch in batches], affine), mine
 
-    def fold(self, job: Job, plan: Plan) -> Folded:
+    def fold(self, job: TrainTask, plan: Plan) -> BlockResult:
         """Train a block and fold it: of its updates only sums are left."""
         return fold(self.aggregate, plan, self.train(job))
 
-    def _samples(self, job: Job, client: int) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
+    def _samples(self, job: TrainTask, client: int) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
         """(inputs, labels, the client's rows of them); an attack that can be called spoils a copy of its own."""
         x, y, mine = self.dataset.x, self.dataset.y, self.split.of(client)
         poison: Any = self.attack
         if client not in job.attackers or not callable(poison):
             return x, y, mine
         rows = torch.from_numpy(mine).to(x.device)
-        draws = rng(job.now.seed, "poison", client)
+        draws = rng(job.context.seed, "poison", client)
         scores = partial(self.loop.predict, job.w, block=self.test_block)
         x, y = poison(x[rows], y[rows], scores, draws)
         return x, y, np.arange(len(y))
 
-    def gradients(self, job: Job) -> Updates:
+    def gradients(self, job: TrainTask) -> Updates:
         """The full gradient of every client at the model sent out, for a correction that asks for their mean."""
         self.loop.buffers = job.sent.get(BUFFERS)
         rows, weight = [], []
         for m in job.clients:
             x, y, mine = self._samples(job, m)
-            _address_forward(job.now, f"gradient {m}")
+            _address_forward(job.context, f"gradient {m}")
             rows.append(self.loop.gradient(job.w, x, y, mine, self.test_block))
             weight.append(float(len(mine)))
         sizes = torch.tensor(weight, dtype=torch.float64, device=job.w.device)
         return Updates(torch.stack(rows), sizes, torch.tensor(job.clients))
 
-    def train_root(self, w: Tensor, now: Now, buffers: Tensor | None = None) -> Tensor:
+    def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
         """The server's own update: the same local steps on the root data."""
         self.loop.buffers = buffers
         assert self.root is not None and self.root_spec is not None
         x, y = self.root
-        draws = now.rng("root")
+        draws = context.rng("root")
         count = self._nominal_steps(len(y))
         if self.root_spec.fixed_batch:
             batches = draw(draws, len(y), 1, self.root_spec.fixed_batch, "replacement") * count
         else:
             batches = draw(draws, len(y), count, self.clients.batch_size, self.clients.sampling)
         out = torch.empty_like(w)
-        _address_forward(now, "root")
-        self.trainer.train(w, x, y, batches, now.lr, Affine(), out, accumulate=self.root_spec.accumulate)
+        _address_forward(context, "root")
+        self.trainer.train(w, x, y, batches, context.lr, Affine(), out, accumulate=self.root_spec.accumulate)
         return out
 
     @property
@@ -223,7 +235,7 @@ class Worker:
         number = span[1] if isinstance(span, tuple) else span or 1
         return number if self.clients.local_epochs is None else steps_in(number, samples, self.clients.batch_size)
 
-    def _crafted(self, job: Job, updates: Updates) -> Updates:
+    def _crafted(self, job: TrainTask, updates: Updates) -> Updates:
         """The block as sent: attackers that know only themselves replace their rows here."""
         rows = [i for i, m in enumerate(job.clients) if m in job.attackers]
         if self.attack is None or not rows:
@@ -232,7 +244,7 @@ class Worker:
         for i in rows:  # one at a time: an attacker that knows only itself must not see who shares its block
             own = updates.select(torch.tensor([i]))
             crafted.append(
-                self.attack.craft(job.attack_state, View(own, setting=self.setting, w=job.w.clone()), job.now)[0]
+                self.attack.craft(job.attack_state, View(own, info=self.info, w=job.w.clone()), job.context)[0]
             )
         return put_rows(updates, torch.tensor(rows), Updates.concat(crafted))
 
@@ -253,9 +265,9 @@ def put_rows(updates: Updates, index: Tensor, crafted: Updates) -> Updates:
     return replace(updates, delta=delta, weight=weight, extra=extra)
 
 
-def _address_forward(now: Now, who: int | str) -> None:
+def _address_forward(context: RoundContext, who: int | str) -> None:
     """A model that draws as it computes, as drop-out does, draws by round and client. The caller restores torch's."""
-    torch.default_generator.manual_seed(key(now.seed, "forward", now.t, who, bits=64) & (2**63 - 1))
+    torch.default_generator.manual_seed(key(context.seed, "forward", context.t, who, bits=64) & (2**63 - 1))
 
 
 def _in_range(span: Range | None, seed: int, client: int) -> int:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dragfl.errors import SpecError
-from dragfl.experiment.rundir import SPEC, Run, load_run
 from dragfl.report import labels
+from dragfl.runs.directory import SPEC, Run, load_run
 
 RunLike = Run | Path | str
 

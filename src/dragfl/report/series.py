@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from dragfl.experiment.rundir import Run
 from dragfl.report.groups import Group
+from dragfl.runs.directory import Run
 
 Points = list[tuple[float, float]]
 

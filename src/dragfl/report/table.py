@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from dragfl.experiment.rundir import Run
 from dragfl.report.groups import Group, RunLike, find_runs, group_runs, seed
 from dragfl.report.numbers import Reached, Spread, bytes_text, span_text
+from dragfl.runs.directory import Run
 
 if TYPE_CHECKING:
     from rich.table import Table

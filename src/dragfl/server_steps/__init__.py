@@ -1,8 +1,8 @@
 """How an aggregated step moves the model: pairs (init, update)."""
 
+from dragfl.server_steps.adabest import Extrapolate
 from dragfl.server_steps.adaptive import Adagrad, Adam, Yogi
-from dragfl.server_steps.extrapolate import Extrapolate
-from dragfl.server_steps.last_two import LastTwo
+from dragfl.server_steps.averaged_iterate import LastTwo
 from dragfl.server_steps.momentum import Momentum
 from dragfl.server_steps.sgd import SGD
 

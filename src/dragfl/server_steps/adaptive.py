@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dragfl.errors import SpecError
 from dragfl.schedules import Schedule, at, check_range
-from dragfl.types import Now, Setting, State
+from dragfl.types import FederationInfo, RoundContext, State
 
 if TYPE_CHECKING:
     import torch
@@ -40,8 +40,8 @@ def _check(name: str, lr: float | Schedule, beta1: float, beta2: float, tau: flo
         raise SpecError(f"{name}: tau={tau}; give a positive number")
 
 
-def _start(setting: Setting, tau: float) -> AdaptiveState:
-    m = torch.zeros(setting.dim, device=setting.device)
+def _start(info: FederationInfo, tau: float) -> AdaptiveState:
+    m = torch.zeros(info.dim, device=info.device)
     return AdaptiveState(m, torch.full_like(m, tau**2))
 
 
@@ -67,12 +67,14 @@ class Adagrad:
     def __post_init__(self) -> None:
         _check("server adagrad", self.lr, self.beta1, 0.0, self.tau)
 
-    def init(self, setting: Setting) -> State:
-        return _start(setting, self.tau)
+    def init(self, info: FederationInfo) -> State:
+        return _start(info, self.tau)
 
-    def update(self, state: State, step: Tensor, w: Tensor, now: Now) -> tuple[Tensor, State, Tensor | None]:
+    def update(
+        self, state: State, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, State, Tensor | None]:
         m = self.beta1 * state.m + (1.0 - self.beta1) * step
-        return _move(w, m, state.v + step.square(), at(self.lr, now.t), self.tau)
+        return _move(w, m, state.v + step.square(), at(self.lr, context.t), self.tau)
 
 
 @dataclass(frozen=True)
@@ -95,13 +97,15 @@ class Adam:
     def __post_init__(self) -> None:
         _check("server adam", self.lr, self.beta1, self.beta2, self.tau)
 
-    def init(self, setting: Setting) -> State:
-        return _start(setting, self.tau)
+    def init(self, info: FederationInfo) -> State:
+        return _start(info, self.tau)
 
-    def update(self, state: State, step: Tensor, w: Tensor, now: Now) -> tuple[Tensor, State, Tensor | None]:
+    def update(
+        self, state: State, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, State, Tensor | None]:
         m = self.beta1 * state.m + (1.0 - self.beta1) * step
         v = self.beta2 * state.v + (1.0 - self.beta2) * step.square()
-        return _move(w, m, v, at(self.lr, now.t), self.tau)
+        return _move(w, m, v, at(self.lr, context.t), self.tau)
 
 
 @dataclass(frozen=True)
@@ -124,11 +128,13 @@ class Yogi:
     def __post_init__(self) -> None:
         _check("server yogi", self.lr, self.beta1, self.beta2, self.tau)
 
-    def init(self, setting: Setting) -> State:
-        return _start(setting, self.tau)
+    def init(self, info: FederationInfo) -> State:
+        return _start(info, self.tau)
 
-    def update(self, state: State, step: Tensor, w: Tensor, now: Now) -> tuple[Tensor, State, Tensor | None]:
+    def update(
+        self, state: State, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, State, Tensor | None]:
         m = self.beta1 * state.m + (1.0 - self.beta1) * step
         square = step.square()
         v = state.v - (1.0 - self.beta2) * square * torch.sign(state.v - square)
-        return _move(w, m, v, at(self.lr, now.t), self.tau)
+        return _move(w, m, v, at(self.lr, context.t), self.tau)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dragfl.errors import SpecError
 from dragfl.schedules import Schedule, at, check_range
-from dragfl.types import Now, Setting, State
+from dragfl.types import FederationInfo, RoundContext, State
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,9 +43,11 @@ class Momentum:
         if not 0.0 <= self.beta < 1.0:
             raise SpecError(f"server momentum: beta={self.beta} is outside [0, 1); choose a value inside it")
 
-    def init(self, setting: Setting) -> State:
+    def init(self, info: FederationInfo) -> State:
         return MomentumState()
 
-    def update(self, state: State, step: Tensor, w: Tensor, now: Now) -> tuple[Tensor, State, Tensor | None]:
+    def update(
+        self, state: State, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, State, Tensor | None]:
         m = step if state.m is None else self.beta * state.m + step
-        return w + at(self.lr, now.t) * m, MomentumState(m), None
+        return w + at(self.lr, context.t) * m, MomentumState(m), None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dragfl.schedules import Schedule, at, check_range
-from dragfl.types import Now, State, no_state
+from dragfl.types import RoundContext, State, no_state
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,5 +28,7 @@ class SGD:
 
     init = no_state
 
-    def update(self, state: State, step: Tensor, w: Tensor, now: Now) -> tuple[Tensor, State, Tensor | None]:
-        return w + at(self.lr, now.t) * step, state, None
+    def update(
+        self, state: State, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, State, Tensor | None]:
+        return w + at(self.lr, context.t) * step, state, None

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from dragfl.errors import Infeasible
 from dragfl.rng import rng
-from dragfl.testing.bench import COHORT, COMMON, Bench, setting, updates
+from dragfl.testing.bench import COHORT, COMMON, Bench, info, updates
 from dragfl.testing.values import apart, differ, is_frozen
-from dragfl.types import Aggregate, Given, Need, Partial, State, Updates
+from dragfl.types import Aggregate, Need, Partial, RoundInputs, State, Updates
 
 AGGREGATE: Mapping[str, str] = {
     "runs": "with exactly what needs() asks for, begin, fold and finish run for any cohort of one finite "
@@ -48,7 +48,7 @@ def check_aggregate(
     >>> from dragfl.aggregates import Drag
     >>> check_aggregate(Drag(c=0.25))
     """
-    bench = Bench(rule, AGGREGATE, setting(dim, segments), seed, frozenset(skip))
+    bench = Bench(rule, AGGREGATE, info(dim, segments), seed, frozenset(skip))
     for check in (_any_cohort, _in_a_worker, _permuted, _cut, _relabelled, _resumed):
         check(bench)
 
@@ -90,8 +90,8 @@ def _round(
         bench.fail("needs", f"needs() gave {needs!r} ({case})")
     root = bench.rows("root", t).mean(0) if root is None else root
     mean = cohort.delta.mean(0)
-    given = Given(root if "root" in needs else None, mean if "mean" in needs else None)
-    plan = bench.call("begin", case, state, bench.now(t), given, bench.setting)
+    given = RoundInputs(root if "root" in needs else None, mean if "mean" in needs else None)
+    plan = bench.call("begin", case, state, bench.context(t), given, bench.info)
     if not is_frozen(plan):
         bench.fail("plan", f"begin gave a {type(plan).__name__} ({case})")
     first, *rest = (cohort.select(torch.arange(len(cohort))[rows]) for rows in blocks)
@@ -110,7 +110,7 @@ def _fold(bench: Bench, plan: Any, block: Updates, case: str, finite: str) -> Pa
     try:
         partial = bench.call("fold", case, plan, block)
     except Infeasible as error:
-        if k >= bench.setting.per_round:
+        if k >= bench.info.per_round:
             bench.crash("fold", case, error)
         raise
     if not isinstance(partial, Partial):
@@ -167,7 +167,7 @@ def _any_cohort(bench: Bench) -> None:
         except Infeasible:
             continue
         _round(bench, done.state, updates(rows), f"the round after one with {case}", t=1, finite=finite)
-    vanished = torch.zeros(bench.setting.dim)
+    vanished = torch.zeros(bench.info.dim)
     _round(bench, bench.start(), updates(rows), "a root update of zero", root=vanished)
 
 
@@ -214,7 +214,7 @@ def _relabelled(bench: Bench) -> None:
     """The same updates under other client ids."""
     cohort = updates(bench.rows("cohort", 3))
     draw = rng(bench.seed, "testing", "ids")
-    ids = torch.from_numpy(draw.choice(np.arange(COHORT, bench.setting.clients), COHORT, replace=False))
+    ids = torch.from_numpy(draw.choice(np.arange(COHORT, bench.info.clients), COHORT, replace=False))
     first = _round(bench, bench.start(), cohort, "client ids 0, 1, ...")
     other = _round(bench, bench.start(), dataclasses.replace(cohort, client=ids), "other client ids")
     if seen := differ(first.step, other.step, "the step"):

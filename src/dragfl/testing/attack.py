@@ -10,9 +10,9 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from dragfl.testing.bench import COHORT, COMMON, Bench, setting, updates
+from dragfl.testing.bench import COHORT, COMMON, Bench, info, updates
 from dragfl.testing.values import differ
-from dragfl.types import Attack, Knowledge, Now, State, Updates, View
+from dragfl.types import Attack, Knowledge, RoundContext, State, Updates, View
 
 ATTACK: Mapping[str, str] = {
     "runs": "craft runs in every round with what the attack's knowledge grants, also on zero updates",
@@ -43,7 +43,7 @@ def check_attack(
     >>> from dragfl.attacks import SignFlip
     >>> check_attack(SignFlip())
     """
-    bench = Bench(attack, ATTACK, setting(dim), seed, frozenset(skip))
+    bench = Bench(attack, ATTACK, info(dim), seed, frozenset(skip))
     knowledge = bench.call("knowledge", "the part itself")
     if knowledge not in get_args(Knowledge):
         bench.fail("knowledge", f"knowledge is {knowledge!r}")
@@ -53,7 +53,7 @@ def check_attack(
         own = updates(bench.rows("own", t, 1 if case == "one attacker" else attackers))
         if case == "zero updates":
             own = dataclasses.replace(own, delta=torch.zeros_like(own.delta))
-        state = _attacked_round(bench, state, own, knowledge, bench.now(t), case)
+        state = _attacked_round(bench, state, own, knowledge, bench.context(t), case)
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class MeanOf:
         return torch.cat([self.honest, deltas]).mean(0)
 
 
-def _view(bench: Bench, own: Updates, knowledge: str, now: Now, case: str) -> View:
+def _view(bench: Bench, own: Updates, knowledge: str, context: RoundContext, case: str) -> View:
     """What the knowledge grants, and nothing else."""
-    view = View(own, setting=bench.setting, w=bench.rows("w", now.t, 1)[0])
+    view = View(own, info=bench.info, w=bench.rows("w", context.t, 1)[0])
     if knowledge in ("omniscient", "white_box"):
-        honest = updates(bench.rows("honest", now.t))
+        honest = updates(bench.rows("honest", context.t))
         honest = dataclasses.replace(honest, client=torch.arange(50, 50 + COHORT))
         if case == "nobody honest":
             honest = honest.select(torch.zeros(0, dtype=torch.int64))
@@ -78,19 +78,21 @@ def _view(bench: Bench, own: Updates, knowledge: str, now: Now, case: str) -> Vi
             honest = dataclasses.replace(honest, delta=honest.delta[:1].repeat(COHORT, 1))
         view = dataclasses.replace(view, honest=honest)
     if knowledge == "white_box" and view.honest is not None:
-        reference = None if case == "no reference" else bench.rows("reference", now.t, 1)[0]
+        reference = None if case == "no reference" else bench.rows("reference", context.t, 1)[0]
         view = dataclasses.replace(view, aggregate=MeanOf(view.honest.delta), reference=reference)
     return view
 
 
-def _attacked_round(bench: Bench, state: State, own: Updates, knowledge: str, now: Now, case: str) -> State:
+def _attacked_round(
+    bench: Bench, state: State, own: Updates, knowledge: str, context: RoundContext, case: str
+) -> State:
     """Craft for all attackers; with knowledge 'own' also for each alone."""
-    view = _view(bench, own, knowledge, now, case)
-    case = f"round {now.t}, {case}"
-    sent, after = _craft(bench, state, view, now, case)
+    view = _view(bench, own, knowledge, context, case)
+    case = f"round {context.t}, {case}"
+    sent, after = _craft(bench, state, view, context, case)
     for i in range(len(own) if knowledge == "own" else 0):
         one = dataclasses.replace(view, own=own.select(torch.tensor([i])))
-        alone, remembered = _craft(bench, state, one, now, case)
+        alone, remembered = _craft(bench, state, one, context, case)
         if seen := differ(after, remembered, "state"):
             bench.fail("own", f"the next {seen} depends on who attacks beside attacker {i} ({case})")
         if differ(sent.delta[i], alone.delta[0], "row"):
@@ -99,8 +101,8 @@ def _attacked_round(bench: Bench, state: State, own: Updates, knowledge: str, no
     return after
 
 
-def _craft(bench: Bench, state: State, view: View, now: Now, case: str) -> tuple[Updates, State]:
-    sent, after = bench.answers(2, "craft", case, bench.rebuilt(state), view, now)
+def _craft(bench: Bench, state: State, view: View, context: RoundContext, case: str) -> tuple[Updates, State]:
+    sent, after = bench.answers(2, "craft", case, bench.rebuilt(state), view, context)
     if not isinstance(sent, Updates):
         bench.crash("craft", case, TypeError(f"it returned a {type(sent).__name__}, not Updates"))
     due = view.own

@@ -16,7 +16,7 @@ from torch import Tensor
 from dragfl.errors import Infeasible
 from dragfl.rng import rng
 from dragfl.testing.values import bits, changed, differ, is_frozen, not_finite
-from dragfl.types import Now, Setting, State, Updates
+from dragfl.types import FederationInfo, RoundContext, State, Updates
 
 COHORT = 7
 COMMON = {
@@ -38,7 +38,7 @@ class Bench:
 
     part: Any
     contract: Mapping[str, str]
-    setting: Setting
+    info: FederationInfo
     seed: int
     skip: frozenset[str]
 
@@ -98,7 +98,7 @@ class Bench:
 
     def start(self) -> State:
         """The state at the start of a run."""
-        return self.state(self.call("init", "the start", self.setting), "init")
+        return self.state(self.call("init", "the start", self.info), "init")
 
     def state(self, state: State, source: str) -> State:
         """The state, checked to be one that can be saved."""
@@ -126,8 +126,8 @@ class Bench:
         """Check for a finite (d,) float32 tensor."""
         if not isinstance(value, Tensor):
             self.fail(name, f"{what} is a {type(value).__name__}")
-        elif value.dtype != torch.float32 or value.shape != (self.setting.dim,):
-            self.fail(name, f"{what} is {value.dtype} {tuple(value.shape)}, with d = {self.setting.dim}")
+        elif value.dtype != torch.float32 or value.shape != (self.info.dim,):
+            self.fail(name, f"{what} is {value.dtype} {tuple(value.shape)}, with d = {self.info.dim}")
         elif not torch.isfinite(value).all():
             self.fail(name, f"{what} holds {not_finite(value)}")
 
@@ -147,20 +147,20 @@ class Bench:
             self.fail("worker", f"the way to a worker changed {seen}")
         return copy
 
-    def now(self, t: int) -> Now:
-        return Now(t=t, lr=0.1, seed=self.seed, steps=5)
+    def context(self, t: int) -> RoundContext:
+        return RoundContext(t=t, lr=0.1, seed=self.seed, steps=5)
 
     def rows(self, purpose: str, t: int = 0, count: int = COHORT) -> Tensor:
         """Updates of no special kind: normal rows of several sizes around a common direction."""
         draw = rng(self.seed, "testing", purpose, t)
-        rows = draw.uniform(0.5, 2.0, (count, 1)) * (draw.normal(size=(count, self.setting.dim)) + 0.3)
+        rows = draw.uniform(0.5, 2.0, (count, 1)) * (draw.normal(size=(count, self.info.dim)) + 0.3)
         return torch.from_numpy(rows.astype(np.float32))
 
 
-def setting(dim: int, segments: tuple[int, ...] | None = None, clients: int = 100) -> Setting:
+def info(dim: int, segments: tuple[int, ...] | None = None, clients: int = 100) -> FederationInfo:
     """A setting of `dim` parameters, in two tensors unless said otherwise."""
     segments = segments or (0, *({dim // 3} - {0}), dim)
-    return Setting(dim=dim, clients=clients, per_round=min(COHORT, clients), segments=segments)
+    return FederationInfo(dim=dim, clients=clients, per_round=min(COHORT, clients), segments=segments)
 
 
 def updates(delta: Tensor) -> Updates:

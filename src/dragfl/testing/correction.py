@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor
 
-from dragfl.testing.bench import COMMON, Bench, setting
+from dragfl.testing.bench import COMMON, Bench, info
 from dragfl.testing.values import not_finite
-from dragfl.types import Affine, Correction, Done, Given, Now, State
+from dragfl.types import Affine, Correction, LocalResult, RoundContext, RoundInputs, State
 
 RESERVED = ("delta", "steps", "count", "gradient")  # what server_finish is given beside the extras
 CORRECTION: Mapping[str, str] = {
@@ -41,7 +41,7 @@ def check_correction(
     >>> from dragfl.corrections import NoCorrection
     >>> check_correction(NoCorrection())
     """
-    bench = Bench(correction, CORRECTION, setting(dim, clients=clients), seed, frozenset(skip))
+    bench = Bench(correction, CORRECTION, info(dim, clients=clients), seed, frozenset(skip))
     fields = bench.call("fields", "the part itself")
     if not isinstance(fields, Mapping) or not set(fields.values()) <= {"vector", "scalar"}:
         bench.fail("fields", f"fields is {fields!r}")
@@ -51,21 +51,21 @@ def check_correction(
     w, state = torch.zeros(dim), bench.start()
     layouts: dict[str, Shapes] = {}
     for t in range(3):
-        now, case = bench.now(t), f"round {t}"
+        context, case = bench.context(t), f"round {t}"
         given = _given(bench, state, w, case)
-        sent = bench.call("broadcast", case, bench.rebuilt(state), now, given)
+        sent = bench.call("broadcast", case, bench.rebuilt(state), context, given)
         _check_tensors(bench, "broadcast", sent, f"what is sent down in round {t}")
-        done: list[Done] = []
+        done: list[LocalResult] = []
         extras: list[Tensors] = []
         for m in range(clients):
-            finished, extra, mine[m] = _client(bench, m, w, mine[m], sent, shapes, now)
+            finished, extra, mine[m] = _client(bench, m, w, mine[m], sent, shapes, context)
             layouts[f"{case}, client {m}"] = {name: tuple(value.shape) for name, value in extra.items()}
             done.append(finished)
             extras.append(extra)
         _check_layouts(bench, layouts)
         step = torch.stack([client.delta for client in done]).mean(0)
         sums = _sums(done, extras, given)
-        step, state = bench.answers(2, "server_finish", case, bench.rebuilt(state), sums, step, bench.setting, now)
+        step, state = bench.answers(2, "server_finish", case, bench.rebuilt(state), sums, step, bench.info, context)
         bench.vector("step", step, f"the step of round {t}")
         bench.state(state, "server_finish")
         w = w + step
@@ -80,36 +80,36 @@ def _examples(m: int) -> int:
     return 20 + m
 
 
-def _given(bench: Bench, state: State, w: Tensor, case: str) -> Given:
+def _given(bench: Bench, state: State, w: Tensor, case: str) -> RoundInputs:
     """What the correction asks for before the local steps."""
     needs = bench.call("needs", case, state)
     if not isinstance(needs, frozenset) or not needs <= {"gradient", "weighted_gradient", "root"}:
         bench.fail("needs", f"needs() gave {needs!r} ({case})")
-    clients = range(bench.setting.clients)
+    clients = range(bench.info.clients)
     gradients = torch.stack([_gradient(bench, m, w) for m in clients])
     p = torch.tensor([_examples(m) if "weighted_gradient" in needs else 1.0 for m in clients])
     mean = p @ gradients / p.sum()
     root = -0.1 * mean if "root" in needs else None
-    return Given(gradient=mean if needs - {"root"} else None, root=root)
+    return RoundInputs(gradient=mean if needs - {"root"} else None, root=root)
 
 
 def _client(
-    bench: Bench, m: int, w0: Tensor, mine: Tensors, sent: Tensors, shapes: Shapes, now: Now
-) -> tuple[Done, Tensors, Tensors]:
+    bench: Bench, m: int, w0: Tensor, mine: Tensors, sent: Tensors, shapes: Shapes, context: RoundContext
+) -> tuple[LocalResult, Tensors, Tensors]:
     """One client's round: (what it has at the end, extra, new state).
 
     Clients take unlike numbers of steps; in round 2 client 0 does not move.
     """
-    case = f"round {now.t}, client {m}"
-    affine = bench.call("affine", case, mine, sent, now)
+    case = f"round {context.t}, client {m}"
+    affine = bench.call("affine", case, mine, sent, context)
     _check_affine(bench, affine, case)
-    w, steps = w0.clone(), now.steps + m
-    for _ in range(0 if (now.t, m) == (2, 0) else steps):
+    w, steps = w0.clone(), context.steps + m
+    for _ in range(0 if (context.t, m) == (2, 0) else steps):
         direction = affine.scale * _gradient(bench, m, w) + affine.anchor * _gradient(bench, m, w0)
         direction = direction + affine.prox * (w - w0)
-        w = w - now.lr * (direction if affine.shift is None else direction + affine.shift)
-    done = Done(w - w0, steps, now.lr, _examples(m), lambda: _gradient(bench, m, w0))
-    extra, new = bench.answers(2, "client_finish", case, done, mine, sent, now)
+        w = w - context.lr * (direction if affine.shift is None else direction + affine.shift)
+    done = LocalResult(w - w0, steps, context.lr, _examples(m), lambda: _gradient(bench, m, w0))
+    extra, new = bench.answers(2, "client_finish", case, done, mine, sent, context)
     _check_tensors(bench, "extra", extra, f"what is sent up ({case})")
     _check_tensors(bench, "client state", new, f"the new client state ({case})")
     seen = {name: tuple(value.shape) for name, value in new.items()}
@@ -121,7 +121,7 @@ def _client(
     return done, extra, new
 
 
-def _sums(done: list[Done], extras: list[Tensors], given: Given) -> dict[str, Tensor]:
+def _sums(done: list[LocalResult], extras: list[Tensors], given: RoundInputs) -> dict[str, Tensor]:
     """What server_finish is given of the cohort."""
     sums = {name: torch.stack([extra[name] for extra in extras]).sum(0).double() for name in extras[0]}
     sums["delta"] = torch.stack([client.delta for client in done]).sum(0).double()

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from dragfl import functional as fn
 from dragfl.aggregates.robust import mda
-from dragfl.aggregates.robust.coordinates import mean_around_median
+from dragfl.aggregates.robust.coordinate_wise import mean_around_median
 from dragfl.aggregates.robust.gram import Gram, blend, dots
 from dragfl.aggregates.robust.mda import tightest
 from dragfl.aggregates.robust.ordering import UNREAD, each_column, network

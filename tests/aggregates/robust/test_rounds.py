@@ -14,14 +14,14 @@ import dragfl
 from dragfl import functional as fn
 from dragfl.aggregates.robust import ROBUST, Chain, chain
 from dragfl.aggregates.robust.clipping import CenteredClipping
-from dragfl.aggregates.robust.coordinates import TrimmedMean
+from dragfl.aggregates.robust.coordinate_wise import TrimmedMean
 from dragfl.aggregates.robust.fools_gold import FoolsGold
 from dragfl.aggregates.robust.preaggregation import ARC, NNM, Bucketing
 from dragfl.algorithms import PRESETS
-from dragfl.engine.federation import prepare
+from dragfl.build import prepare
 from dragfl.engine.round import play
 from dragfl.errors import Infeasible, SpecError
-from dragfl.types import Given, Now, Setting, Updates
+from dragfl.types import FederationInfo, RoundContext, RoundInputs, Updates
 from tests.aggregates.drive import block
 from tests.aggregates.drive import play as play_rule
 from tests.engine.liars import Sends
@@ -133,10 +133,10 @@ def test_a_skipped_round_changes_no_client_state(experiment: Load) -> None:
 
 
 def test_fold_lowers_f_by_what_is_missing() -> None:
-    setting = Setting(dim=2, clients=9, per_round=7, segments=(0, 2))
+    info = FederationInfo(dim=2, clients=9, per_round=7, segments=(0, 2))
     rule = TrimmedMean(2)
     rows = torch.tensor([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0], [50.0, 0.0]])
-    plan = rule.begin(rule.init(setting), Now(0, 0.1, 0), Given(), setting)
+    plan = rule.begin(rule.init(info), RoundContext(0, 0.1, 0), RoundInputs(), info)
     step, _, _ = rule.finish(None, plan, rule.fold(plan, block(rows)))
     assert step.tolist() == [12.0, 0.0]  # f = 2 - 2: the mean of all five
     with pytest.raises(Infeasible, match="trimmed_mean: f=4 needs at least 9 updates, got 6 \\(1 more"):
@@ -145,15 +145,15 @@ def test_fold_lowers_f_by_what_is_missing() -> None:
 
 def test_histories_of_fools_gold_follow_the_clients() -> None:
     """Cohorts of unlike clients: a history is the sum of a client's own updates, in order of their numbers."""
-    setting = Setting(dim=2, clients=9, per_round=2, segments=(0, 2))
-    rule, state = FoolsGold(), FoolsGold().init(setting)
+    info = FederationInfo(dim=2, clients=9, per_round=2, segments=(0, 2))
+    rule, state = FoolsGold(), FoolsGold().init(info)
     cohorts = [
         ((4, 1), [[1.0, 0.0], [0.0, 1.0]]),
         ((7, 4), [[2.0, 2.0], [0.5, 0.0]]),
         ((1, 4), [[0.0, 3.0], [1.0, 1.0]]),
     ]
     for t, (clients, rows) in enumerate(cohorts):
-        plan = rule.begin(state, Now(t, 0.1, 0), Given(), setting)
+        plan = rule.begin(state, RoundContext(t, 0.1, 0), RoundInputs(), info)
         partial = rule.fold(plan, Updates(torch.tensor(rows), torch.ones(2).double(), torch.tensor(clients)))
         _, state, _ = rule.finish(state, plan, partial)
     assert state.seen.tolist() == [1, 4, 7]

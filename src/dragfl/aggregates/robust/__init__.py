@@ -4,7 +4,7 @@ from dragfl.aggregates.robust.bulyan import Bulyan
 from dragfl.aggregates.robust.caf import CAF
 from dragfl.aggregates.robust.chain import Chain, chain
 from dragfl.aggregates.robust.clipping import CenteredClipping, NormClipping
-from dragfl.aggregates.robust.coordinates import MeaMed, Median, TrimmedMean
+from dragfl.aggregates.robust.coordinate_wise import MeaMed, Median, TrimmedMean
 from dragfl.aggregates.robust.dnc import DnC
 from dragfl.aggregates.robust.flame import Flame
 from dragfl.aggregates.robust.fools_gold import FoolsGold

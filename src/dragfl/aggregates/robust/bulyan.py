@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from dragfl.aggregates.robust.coordinates import mean_around_median
+from dragfl.aggregates.robust.coordinate_wise import mean_around_median
 from dragfl.aggregates.robust.krum import krum_scores
-from dragfl.aggregates.robust.parts import (
+from dragfl.aggregates.robust.rule import (
     check_count,
     everyone,
     robust_begin,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.parts import (
+from dragfl.aggregates.robust.rule import (
     Weighting,
     check_count,
     everyone,

@@ -16,9 +16,9 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragfl.aggregates.robust.parts import check_count, part_name, shortage_of
+from dragfl.aggregates.robust.rule import check_count, part_name, shortage_of
 from dragfl.errors import Infeasible, SpecError, nearest
-from dragfl.types import Given, Need, Now, Partial, Plan, Setting, State, Updates
+from dragfl.types import FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,12 +30,12 @@ ROWS, TOTAL, MEAN = "chain.rows", "chain.total", "chain.mean"
 
 @dataclass(frozen=True)
 class ChainPlan:
-    now: Now
+    context: RoundContext
     per_round: int
     last: Plan  # None: the last rule begins with the mean of the rows, which only `fold` knows
     state: State
     root: Tensor | None
-    setting: Setting
+    info: FederationInfo
 
 
 @dataclass(frozen=True)
@@ -76,31 +76,31 @@ class Chain:
             last = dataclasses.replace(last, f=self.f)
         return (*made[:-1], last)
 
-    def init(self, setting: Setting) -> State:
-        return self.parts[-1].init(setting)
+    def init(self, info: FederationInfo) -> State:
+        return self.parts[-1].init(info)
 
     def needs(self, state: State) -> frozenset[Need]:
         asked: frozenset[Need] = self.parts[-1].needs(state)
         return (asked - {"mean"}) | {"all"}
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
         waits = "mean" in self.parts[-1].needs(state)
-        last = None if waits else self.parts[-1].begin(state, now, given, setting)
-        return ChainPlan(now, setting.per_round, last, state, given.root, setting)
+        last = None if waits else self.parts[-1].begin(state, context, given, info)
+        return ChainPlan(context, info.per_round, last, state, given.root, info)
 
     def _begun(self, plan: ChainPlan, mean: Tensor | None) -> Plan:
         """The plan of the last rule; where it asks for the mean, that is the mean of P X and not of what was sent."""
         if plan.last is not None or mean is None:
             return plan.last
-        return self.parts[-1].begin(plan.state, plan.now, Given(root=plan.root, mean=mean), plan.setting)
+        return self.parts[-1].begin(plan.state, plan.context, RoundInputs(root=plan.root, mean=mean), plan.info)
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
-        from dragfl.aggregates.robust.apply import apply
+        from dragfl.aggregates.robust.pipeline import apply
 
         lost = max(0, plan.per_round - len(block))
         if why := shortage_of(self.parts, len(block), self.f, lost):
             raise Infeasible(why)
-        rng = plan.now.rng("robust", *(part_name(part) for part in self.parts))
+        rng = plan.context.rng("robust", *(part_name(part) for part in self.parts))
         last = self.parts[-1]
         if not (hasattr(last, "weights") or hasattr(last, "columns")):
             return self._fold_rows(plan, block, lost, rng)
@@ -111,7 +111,7 @@ class Chain:
         """The last aggregate on P X, as if it were what the clients had sent."""
         import torch
 
-        from dragfl.aggregates.robust.apply import by_client, made, rows_of
+        from dragfl.aggregates.robust.pipeline import by_client, made, rows_of
 
         gram = rows_of(self.parts[:-1], block.delta, block.norm, self.f, lost, rng)
         n = len(gram)

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.parts import check_count
+from dragfl.aggregates.robust.rule import check_count
 from dragfl.schedules import check_range
-from dragfl.types import Given, Need, Now, Partial, Plan, Setting, State, Updates, no_state
+from dragfl.types import FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, no_state
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ def factors(lengths: Tensor, radius: float | None) -> Tensor:
 
 @dataclass(frozen=True)
 class NormClippingPlan:
-    now: Now
+    context: RoundContext
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class NormClipping:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset({"all"}) if self.radius is None else frozenset()
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
-        return NormClippingPlan(now)
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
+        return NormClippingPlan(context)
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
         from dragfl.aggregates.robust.gram import blend
@@ -80,7 +80,9 @@ class NormClipping:
     def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
         step = partial.sums["clipped"] / partial.count
         if self.noise > 0.0:
-            step = step + self.noise * torch.from_numpy(normal(plan.now.rng("robust", self.name), len(step))).to(step)
+            step = step + self.noise * torch.from_numpy(normal(plan.context.rng("robust", self.name), len(step))).to(
+                step
+            )
         return step.float(), state, {}
 
 
@@ -113,13 +115,13 @@ class CenteredClipping:
         if self.radius is not None:
             check_range("centered_clipping", "radius", self.radius, 0.0, 1e30, open_low=True)
 
-    def init(self, setting: Setting) -> State:
-        return Centre(torch.zeros(setting.dim, device=setting.device))
+    def init(self, info: FederationInfo) -> State:
+        return Centre(torch.zeros(info.dim, device=info.device))
 
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset() if self.radius is not None and self.iterations == 1 else frozenset({"all"})
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
         return state
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
@@ -140,8 +142,8 @@ def clip_around(
 
     An iteration keeps v in the span of the first v and the updates: v_l = a v + beta X, a = 1 - sum beta.
     """
-    from dragfl.aggregates.robust.apply import distances_from
     from dragfl.aggregates.robust.gram import blend
+    from dragfl.aggregates.robust.pipeline import distances_from
 
     beta = torch.zeros_like(norms)
     largest = float(norms.max())

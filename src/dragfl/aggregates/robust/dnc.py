@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dragfl.aggregates.robust.krum import mean_of_rows
-from dragfl.aggregates.robust.parts import (
+from dragfl.aggregates.robust.rule import (
     Weighting,
     check_count,
     everyone,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dragfl.aggregates.robust.clipping import factors
-from dragfl.aggregates.robust.parts import (
+from dragfl.aggregates.robust.rule import (
     Weighting,
     any_number,
     everyone,

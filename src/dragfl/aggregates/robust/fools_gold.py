@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from dragfl.aggregates.robust.parts import everyone
+from dragfl.aggregates.robust.rule import everyone
 from dragfl.schedules import check_choice
-from dragfl.types import EPS, Given, Now, Partial, Plan, Setting, State, Updates
+from dragfl.types import EPS, FederationInfo, Partial, Plan, RoundContext, RoundInputs, State, Updates
 
 if TYPE_CHECKING:
     import torch
@@ -54,10 +54,10 @@ class FoolsGold:
 
     needs = everyone
 
-    def init(self, setting: Setting) -> State:
+    def init(self, info: FederationInfo) -> State:
         return Histories()
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
         return state
 
     def fold(self, plan: Plan, block: Updates) -> Partial:

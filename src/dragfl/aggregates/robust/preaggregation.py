@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.parts import check_count, majority
+from dragfl.aggregates.robust.rule import check_count, majority
 
 if TYPE_CHECKING:
     import torch

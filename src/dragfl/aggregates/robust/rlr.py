@@ -15,9 +15,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dragfl.aggregates.robust.parts import any_number, check_count, robust_shortage
+from dragfl.aggregates.robust.rule import any_number, check_count, robust_shortage
 from dragfl.schedules import check_range
-from dragfl.types import Given, Need, NoState, Now, Partial, Plan, Setting, State, Updates, no_state
+from dragfl.types import (
+    FederationInfo,
+    Need,
+    NoState,
+    Partial,
+    Plan,
+    RoundContext,
+    RoundInputs,
+    State,
+    Updates,
+    no_state,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +63,7 @@ class RLR:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset()
 
-    def begin(self, state: State, now: Now, given: Given, setting: Setting) -> Plan:
+    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
         return NoState()
 
     def fold(self, plan: Plan, block: Updates) -> Partial:

@@ -21,7 +21,7 @@ from dragfl.types import Fields
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from dragfl.experiment.sections import State
+    from dragfl.config.tables import State
 
 __all__ = ["ClientStore", "Layout", "MemoryStore", "SlabStore", "open_store"]
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from dragfl.atomic import storage_error
 from dragfl.engine.client_store.layout import Layout
-from dragfl.experiment.durable import storage_error
 
 MAGIC = b"dragfl-1"
 HEADER = struct.Struct("<8sQqq")  # magic, checksum, client, round

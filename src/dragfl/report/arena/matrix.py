@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from dragfl.errors import DamagedRun
-from dragfl.experiment.rundir import SPEC, Run, load_run
 from dragfl.report.arena.detection import auc, places
 from dragfl.report.numbers import Spread
 from dragfl.report.table import accuracies
+from dragfl.runs.directory import SPEC, Run, load_run
 
 MANIFEST = "arena.json"
 CLEAN = "none"  # the name of the column in which nobody attacks

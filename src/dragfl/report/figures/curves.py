@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from dragfl.experiment.rundir import Run
 from dragfl.report.figures import Drawing
 from dragfl.report.figures.style import (
     INK,
@@ -28,6 +27,7 @@ from dragfl.report.figures.style import (
 from dragfl.report.groups import Group
 from dragfl.report.numbers import bytes_text
 from dragfl.report.series import Points, Series, by_bytes_points, metric, number, series
+from dragfl.runs.directory import Run
 
 HEIGHT, PANEL_HEIGHT, NAME_HEIGHT = 3.5, 2.1, 0.28
 TOGETHER, MOST_PANELS = 4, 5  # up to so many groups share a panel; more attacks than this do as well

@@ -1,0 +1,225 @@
+"""One-shot forms of the robust rules: (n, d) updates in, one (d,) step out. Public as `dragfl.functional`.
+
+Rows that hold a NaN or an infinity are left out, and f is lowered by as many. Too few rows for a rule are an error
+that gives the numbers; if no row is left at all, the step is zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragfl.aggregates.robust.bulyan import Bulyan
+from dragfl.aggregates.robust.caf import CAF
+from dragfl.aggregates.robust.clipping import clip_around, factors
+from dragfl.aggregates.robust.coordinate_wise import MeaMed, Median, TrimmedMean
+from dragfl.aggregates.robust.dnc import DnC
+from dragfl.aggregates.robust.flame import Flame
+from dragfl.aggregates.robust.fools_gold import normalised, unlikeness
+from dragfl.aggregates.robust.geometric_median import GeometricMedian
+from dragfl.aggregates.robust.gram import blend, dots, tame
+from dragfl.aggregates.robust.krum import Krum, MultiKrum
+from dragfl.aggregates.robust.mda import MDA
+from dragfl.aggregates.robust.pipeline import apply, made, rows_of
+from dragfl.aggregates.robust.preaggregation import ARC, NNM, Bucketing
+from dragfl.aggregates.robust.rule import check_count, shortage_of
+from dragfl.aggregates.robust.sign_guard import SignGuard
+from dragfl.arithmetic import finite_rows, row_norms
+from dragfl.arrays import Array, like, matrix, vector
+from dragfl.errors import Infeasible, SpecError
+from dragfl.schedules import check_range
+
+Rng = np.random.Generator
+HINT = "lower f or give more updates"
+
+
+def _rows(name: str, updates: Tensor | np.ndarray) -> tuple[Tensor, Tensor, int]:
+    """(finite rows, their norms, how many rows were not finite)."""
+    X = matrix(name, updates)
+    norms = row_norms(X)
+    keep = finite_rows(norms)
+    if keep.all():
+        return X, norms, 0
+    return X[keep], norms[keep], len(X) - int(keep.sum())
+
+
+def _check(part: Any, n: int, lost: int) -> None:
+    if getattr(part, "f", 0) is None:
+        raise SpecError(f"{part.name}: f is None; give the number of updates assumed to be malicious")
+    if why := shortage_of((part,), n, None, lost, HINT):
+        raise SpecError(why)
+
+
+def _step(part: Any, updates: Array, rng: Rng | None = None) -> Array:
+    """The step of a rule with `weights` or `columns`."""
+    X, norms, lost = _rows(part.name, updates)
+    if not len(X):
+        return like(X.new_zeros(X.shape[1]), updates)
+    _check(part, len(X), lost)
+    try:
+        outcome = apply((part,), X, norms, None, lost, np.random.default_rng(0) if rng is None else rng)
+    except Infeasible as error:
+        raise SpecError(str(error)) from None
+    return like(outcome.step, updates)
+
+
+def _mixed(part: Any, updates: Array, rng: Rng | None = None) -> Array:
+    """The rows a pre-aggregator makes, (n', d)."""
+    X, norms, lost = _rows(part.name, updates)
+    if not len(X):
+        return like(X, updates)
+    _check(part, len(X), lost)
+    rows = rows_of((part,), X, norms, None, lost, np.random.default_rng(0) if rng is None else rng)
+    return like(made(rows), updates)
+
+
+def median(updates: Array) -> Array:
+    """The median of every coordinate; for an even n the mean of the two middle values."""
+    return _step(Median(), updates)
+
+
+def trimmed_mean(updates: Array, f: int) -> Array:
+    """The mean of every coordinate without its f largest and f smallest values. Needs n > 2f."""
+    return _step(TrimmedMean(f), updates)
+
+
+def mea_med(updates: Array, f: int) -> Array:
+    """The mean of the n - f values of every coordinate nearest to its median. Needs n > 2f."""
+    return _step(MeaMed(f), updates)
+
+
+def krum(updates: Array, f: int, neighbours: int | None = None) -> Array:
+    """The update with the least sum of squared distances to its n - f - 2 nearest others. Needs n >= 2f + 3."""
+    return _step(Krum(f, neighbours), updates)
+
+
+def multi_krum(updates: Array, f: int, m: int | None = None, neighbours: int | None = None) -> Array:
+    """The mean of the m (n - f by default) updates with the least Krum scores. Needs n >= 2f + 3."""
+    return _step(MultiKrum(f, m, neighbours), updates)
+
+
+def bulyan(updates: Array, f: int, theta: Literal["paper", "epfl"] = "paper") -> Array:
+    """n - 2f updates selected by Krum, then the values nearest to their median. Needs n >= 4f + 3."""
+    return _step(Bulyan(f, theta), updates)
+
+
+def geometric_median(updates: Array, nu: float = 1e-6, iterations: int = 100) -> Array:
+    """The point with the least sum of distances: smoothed Weiszfeld from zero."""
+    return _step(GeometricMedian(nu, iterations), updates)
+
+
+def mda(updates: Array, f: int) -> Array:
+    """The mean of the n - f updates of least diameter. Needs n > 2f."""
+    return _step(MDA(f), updates)
+
+
+def caf(updates: Array, f: int) -> Array:
+    """The mean after turning down what sticks out along the direction of largest spread. Needs n > 2f."""
+    return _step(CAF(f), updates)
+
+
+def dnc(
+    updates: Array,
+    f: int,
+    rng: Rng | None = None,
+    *,
+    coordinates: int = 10_000,
+    iterations: int = 5,
+    c: float = 1.0,
+) -> Array:
+    """The mean of updates that never stick out on random coordinates; without `rng` the draws are always the same."""
+    return _step(DnC(f, coordinates, iterations, c), updates, rng)
+
+
+def sign_guard(
+    updates: Array,
+    rng: Rng | None = None,
+    *,
+    low: float = 0.1,
+    high: float = 3.0,
+    share: float = 0.1,
+    cluster: Literal["mean_shift", "k_means"] = "mean_shift",
+) -> Array:
+    """The clipped mean of updates with ordinary lengths and signs; without `rng` the draws are always the same."""
+    return _step(SignGuard(low, high, share, cluster), updates, rng)
+
+
+def flame(updates: Array, rng: Rng | None = None, *, epsilon: float = 3000.0, delta: float = 0.01) -> Array:
+    """The clipped mean of the largest cluster of directions, with noise (`epsilon=inf`: none)."""
+    return _step(Flame(epsilon, delta), updates, rng)
+
+
+def nnm(updates: Array, f: int) -> Array:
+    """(n, d): every update replaced by the mean of the n - f nearest to it. Needs n > 2f."""
+    return _mixed(NNM(f), updates)
+
+
+def arc(updates: Array, f: int) -> Array:
+    """(n, d): the floor(2f(n - f)/n) longest updates clipped to the length of the next longest. Needs n > 2f."""
+    return _mixed(ARC(f), updates)
+
+
+def bucketing(updates: Array, size: int, rng: Rng | None = None) -> Array:
+    """(ceil(n/size), d): means of random buckets; without `rng` the draws are always the same."""
+    return _mixed(Bucketing(size, 0), updates, rng)
+
+
+def norm_clipping(updates: Array, radius: float | None = None) -> Array:
+    """The mean of updates clipped to a length, the median length if none is given."""
+    X, norms, _ = _rows("norm_clipping", updates)
+    if radius is not None:
+        check_range("norm_clipping", "radius", radius, 0.0, 1e30)
+    if not len(X):
+        return like(X.new_zeros(X.shape[1]), updates)
+    X, norms = tame(X, norms), norms.clamp_max(1e150) if X.dtype == torch.float64 else norms
+    return like(blend(factors(norms, radius).unsqueeze(0) / len(X), X, float(norms.max()))[0], updates)
+
+
+def centered_clipping(updates: Array, center: Array, radius: float | None = None, iterations: int = 1) -> Array:
+    """v + mean (g - v) min(1, radius/|g - v|), `iterations` times from v = center; the median distance as radius."""
+    X, norms, _ = _rows("centered_clipping", updates)
+    v = vector("centered_clipping", "center", center, X)
+    check_count("centered_clipping", "iterations", iterations, 0)
+    if radius is not None:
+        check_range("centered_clipping", "radius", radius, 0.0, 1e30)
+    if not len(X) or iterations == 0:
+        return like(v.clone(), updates)
+    X, norms = tame(X, norms), norms.clamp_max(1e150) if X.dtype == torch.float64 else norms
+    clipped, kept, _ = clip_around(X, norms, v, radius, iterations)
+    return like(((1.0 - kept) * v.double() + clipped.double()).to(v.dtype), updates)
+
+
+def fools_gold(
+    updates: Array, history: Array | None = None, *, on_all_alike: Literal["mean", "skip"] = "mean"
+) -> Array:
+    """Updates weighted by how unlike the others' their history is: (n, d) sums so far, these updates included.
+
+    Without a history the updates themselves are compared, as in a first round.
+    """
+    X = matrix("fools_gold", updates)
+    H = X if history is None else matrix("fools_gold", history).to(X)
+    if H.shape != X.shape:
+        raise SpecError(
+            f"fools_gold: history is {tuple(H.shape)} and the updates are {tuple(X.shape)}; give a row each"
+        )
+    norms, lengths = row_norms(X), row_norms(H)
+    keep = finite_rows(norms) & finite_rows(lengths)
+    X, norms, H, lengths = X[keep], norms[keep], H[keep], lengths[keep]
+    if not len(X):
+        return like(X.new_zeros(X.shape[1]), updates)
+    w, _ = unlikeness(dots(tame(H, lengths)))
+    weights = normalised(w, on_all_alike).unsqueeze(0)
+    return like(blend(weights, tame(X, norms), float(norms.max()))[0], updates)
+
+
+def rlr(updates: Array, threshold: float) -> Array:
+    """The mean, reversed in every coordinate where |sum of signs| is below the threshold (about f + 1)."""
+    X, norms, _ = _rows("rlr", updates)
+    check_range("rlr", "threshold", threshold, 0.0, 1e9)
+    if not len(X):
+        return like(X.new_zeros(X.shape[1]), updates)
+    mean = blend(torch.full((1, len(X)), 1.0 / len(X)).double(), tame(X, norms), float(norms.max()))[0]
+    return like(torch.where(X.sign().sum(0).abs() >= threshold, mean, -mean), updates)

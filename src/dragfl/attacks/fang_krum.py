@@ -1,0 +1,119 @@
+"""The attack on Krum: copies of one lie, as far from the truth as Krum still picks it.
+
+M. Fang, X. Cao, J. Jia, N. Z. Gong, Local Model Poisoning Attacks to Byzantine-Robust Federated Learning, USENIX
+Security 2020.
+
+    b = -lambda s,   s = the sign of the step without attack
+    lambda starts at  min_i sum_{n-f-2 nearest j} |g_i - g_j| / ((n - 2f - 1) sqrt(d)) + max_i |g_i| / sqrt(d)
+    and is halved until Krum picks b, or lambda is below `least`
+
+Attackers who know only their own f clean updates take these for the honest ones, and add 1, 2, ... copies of b until
+Krum picks one. (The authors let the copies lie within a small distance of each other; here they are equal.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from dragfl.arrays import Array, matrix
+from dragfl.attacks.common import Sample, check_positive, copies, known, lies, sample
+from dragfl.attacks.min_max import squared_distances
+from dragfl.schedules import check_choice
+from dragfl.types import RoundContext, State, Updates, View, no_state
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+Knows = Literal["full", "partial"]
+Start = Literal["krum", "mean"]
+
+
+def krum_scores(distances: Tensor, neighbours: int) -> Tensor:
+    """(n,) sums of the squared distances (n, n) to so many nearest others."""
+    nearest = distances.sort(1).values[:, 1:]  # the first is the row itself
+    return nearest[:, : max(1, neighbours)].sum(1)
+
+
+def _picked(among: Tensor, lie: Tensor, m: int, neighbours: int) -> bool:
+    """Would Krum pick one of m copies of a lie, at squared distances `lie` (h,) from rows with `among` (h, h)?"""
+    h = len(among)
+    distances = torch.zeros(h + m, h + m, dtype=among.dtype, device=among.device)
+    distances[:h, :h] = among
+    distances[:h, h:], distances[h:, :h] = lie.unsqueeze(1), lie
+    scores = krum_scores(distances, neighbours)
+    return bool(scores[h] < scores[:h].min())
+
+
+def fang_krum(
+    honest: Array,
+    f: int,
+    knows: Knows = "full",
+    *,
+    own: Array | None = None,
+    direction: Start = "krum",
+    least: float = 1e-5,
+) -> Array:
+    """-lambda sign(step without attack), from all f attackers, lambda the largest found with which Krum picks it.
+
+    `honest` (h, d) are the honest updates; with `knows = "partial"` the attackers' own clean ones. `own` (f, d) take
+    part in the step without attack if they are given; it is that of Krum, or the mean.
+    """
+    from dragfl.arithmetic import norm, row_dots, row_norms
+
+    X = sample("fang_krum", honest, f)
+    check_choice("fang_krum", "knows", knows, get_args(Knows))
+    check_choice("fang_krum", "direction", direction, get_args(Start))
+    clean = X if own is None else torch.cat([X, matrix("fang_krum", own)])
+    h, d = X.shape
+    k = h - 2  # n - f - 2, whoever the f are
+    step = clean.mean(0)
+    if direction == "krum" and knows == "full":
+        step = clean[int(krum_scores(squared_distances(clean), len(clean) - f - 2).argmin())]
+    s = torch.sign(step)
+    distances, sizes, along = squared_distances(X), row_norms(X), row_dots(X, s)
+    nearest = float(distances.sqrt().sort(1).values[:, 1 : max(1, k) + 1].sum(1).min())
+    for m in [f] if knows == "full" else range(1, h + 2):
+        lam = (nearest / max(1, h - m - 1) + float(sizes.max())) / math.sqrt(d)
+        while lam >= least:
+            lie = (sizes.square() + 2.0 * lam * along + (lam * norm(s)) ** 2).clamp_min(0.0)  # |g_i + lam s|^2
+            if _picked(distances, lie, m, k):
+                return copies(-lam * s, f, honest)
+            lam /= 2.0
+    return copies(-lam * s, f, honest)
+
+
+@dataclass(frozen=True)
+class FangKrum:
+    """As far from the truth as Krum still picks it: b = -lambda s.
+
+    | argument | symbol |
+    |---|---|
+    | knowledge | `omniscient` is the authors' full knowledge, `colluding` their partial knowledge |
+    | direction | whose sign is s: the step of `krum` or the `mean`, without attack |
+    | least | lambda is not halved below this |
+    """
+
+    knowledge: Sample = "omniscient"
+    direction: Start = "krum"
+    least: float = 1e-5
+
+    init = no_state
+
+    def __post_init__(self) -> None:
+        check_choice("attack fang_krum", "knowledge", self.knowledge, get_args(Sample))
+        check_choice("attack fang_krum", "direction", self.direction, get_args(Start))
+        check_positive("fang_krum", least=self.least)
+
+    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+        clean, f = known(view), len(view.own)
+        if clean is None:
+            return view.own, state
+        if view.honest is None:
+            return lies(view, fang_krum(clean, f, "partial", least=self.least)), state
+        own = known(View(view.own))
+        return lies(view, fang_krum(clean, f, own=own, direction=self.direction, least=self.least)), state

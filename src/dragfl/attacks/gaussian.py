@@ -1,0 +1,63 @@
+"""Gaussian noise instead of the update, or on top of it: b ~ N(0, std^2 I), or b = g + N(0, std^2 I)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+
+from dragfl.arrays import Array, like, matrix
+from dragfl.attacks.common import lies
+from dragfl.errors import SpecError
+from dragfl.schedules import check_choice
+from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+How = Literal["replace", "add"]
+
+
+def normal(X: Tensor, rng: np.random.Generator) -> Tensor:
+    """Standard normal numbers in the shape and dtype of X."""
+    return torch.from_numpy(rng.standard_normal(tuple(X.shape))).to(X)
+
+
+def gaussian(own: Array, std: float, rng: np.random.Generator, how: How = "replace") -> Array:
+    """Noise of standard deviation `std` instead of each clean update (f, d), or added to it."""
+    X = matrix("gaussian", own)
+    noise = std * normal(X, rng)
+    return like(noise if how == "replace" else X + noise, own)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Random noise instead of the update, or added to it.
+
+    | argument | symbol |
+    |---|---|
+    | std | standard deviation of each coordinate |
+    | how | `replace` the update or `add` to it |
+    """
+
+    std: float = 1.0
+    how: How = "replace"
+
+    knowledge: ClassVar[Knowledge] = "own"
+    init = no_state
+
+    def __post_init__(self) -> None:
+        check_choice("attack gaussian", "how", self.how, get_args(How))
+        if not 0.0 <= self.std < math.inf:
+            raise SpecError(f"attack gaussian: std={self.std}; give a finite number of at least 0")
+
+    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+        rows = [  # addressed by client, so that blocks and order cannot matter
+            gaussian(g.unsqueeze(0), self.std, context.rng("attack", int(m)), self.how)
+            for g, m in zip(view.own.delta, view.own.client, strict=True)
+        ]
+        return lies(view, torch.cat(rows)), state

@@ -1,0 +1,77 @@
+"""Inner product manipulation, also "fall of empires": the mean honest update, reversed.
+
+C. Xie, O. Koyejo, I. Gupta, Fall of Empires: Breaking Byzantine-tolerant SGD by Inner Product Manipulation, UAI 2020.
+
+    b = -epsilon mu
+
+A small epsilon hides among updates that are far apart anyway; a large one overthrows whatever takes means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
+
+from dragfl.arrays import Array
+from dragfl.attacks.common import Defence, Tried, check_positive, copies, known, lies, sample, strongest
+from dragfl.errors import SpecError
+from dragfl.schedules import check_choice
+from dragfl.types import RoundContext, State, Updates, View, no_state
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+EPSILON = 0.1
+
+
+def ipm(
+    honest: Array,
+    f: int,
+    epsilon: float | None = None,
+    aggregate: Defence[Array] | None = None,
+    evaluations: int = 24,
+) -> Array:
+    """-epsilon mean(honest) from all f attackers; epsilon is 0.1 where it is not given.
+
+    With `aggregate`, the step of the defence as a function of the (f, d) sent, and no epsilon, the one that moves the
+    step furthest from the honest mean is searched in so many evaluations.
+    """
+    mu = sample("ipm", honest, f).mean(0)
+
+    def lie(epsilon: float) -> Tensor:
+        return (-epsilon * mu).repeat(f, 1)
+
+    if aggregate is not None and epsilon is None:
+        epsilon = strongest(lie, aggregate, mu, honest, evaluations)
+    return copies(-(EPSILON if epsilon is None else epsilon) * mu, f, honest)
+
+
+@dataclass(frozen=True)
+class IPM:
+    """The mean honest update, reversed: b = -epsilon mu.
+
+    | argument | symbol |
+    |---|---|
+    | epsilon | epsilon > 0; 0.1 where not given |
+    | knowledge | mu of the attackers (`colluding`) or of the honest (`omniscient`); `white_box` searches epsilon |
+    | evaluations | of the defence in that search |
+    """
+
+    epsilon: float | None = None
+    knowledge: Tried = "omniscient"
+    evaluations: int = 24
+
+    init = no_state
+
+    def __post_init__(self) -> None:
+        check_choice("attack ipm", "knowledge", self.knowledge, get_args(Tried))
+        if self.epsilon is not None:
+            check_positive("ipm", epsilon=self.epsilon)
+            if self.knowledge == "white_box":
+                raise SpecError(f"attack ipm: epsilon={self.epsilon}, but knowledge 'white_box' searches it; remove it")
+
+    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+        clean = known(view)
+        if clean is None:
+            return view.own, state
+        return lies(view, ipm(clean, len(view.own), self.epsilon, view.aggregate, self.evaluations)), state

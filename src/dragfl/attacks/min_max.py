@@ -1,0 +1,140 @@
+"""Min-Max and Min-Sum: as far from the honest mean as the honest updates are from each other.
+
+V. Shejwalkar, A. Houmansadr, Manipulating the Byzantine: Optimizing Model Poisoning Attacks and Defenses for Federated
+Learning, NDSS 2021.
+
+    b = mu + gamma p,   p = -mu/|mu| ("unit"), -sign(mu) ("sign") or -sigma ("std")
+    Min-Max: the largest gamma with max_i |b - g_i| <= max_ij |g_i - g_j| = D
+    Min-Sum: the largest gamma with sum_i |b - g_i|^2 <= max_i sum_j |g_i - g_j|^2
+
+Both have closed forms. With u_i = mu - g_i, Min-Max is the smallest of the larger roots of |u_i + gamma p|^2 = D^2. In
+Min-Sum sum_j |g_i - g_j|^2 = h |u_i|^2 + sum_j |u_j|^2, so the condition is h gamma^2 |p|^2 <= h max_i |u_i|^2:
+gamma = max_i |u_i| / |p|, and with the bound of the authors' notebooks (min over i) gamma = min_i |u_i| / |p|.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from dragfl.arrays import Array
+from dragfl.attacks.common import Sample, copies, known, lies, moments, sample
+from dragfl.schedules import check_choice
+from dragfl.types import EPS, RoundContext, State, Updates, View, no_state
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from dragfl.lazy import torch
+
+Direction = Literal["unit", "sign", "std"]
+Bound = Literal["max", "min"]
+
+
+def squared_distances(X: Tensor) -> Tensor:
+    """(n, n) float64 squared distances between rows, from their Gram matrix around the first row, piece by piece."""
+    gram = torch.zeros(len(X), len(X), dtype=torch.float64, device=X.device)
+    for a in range(0, X.shape[1], 8192):
+        piece = X[:, a : a + 8192].double()
+        piece = piece - piece[0]
+        gram += piece @ piece.T
+    squares = gram.diagonal()
+    return (squares[:, None] + squares - 2.0 * gram).clamp_min_(0.0).fill_diagonal_(0.0)
+
+
+def _towards(X: Tensor, direction: Direction) -> tuple[Tensor, Tensor]:
+    """(mu, p). A mean of zero has no direction, nor has its sign: then p = -sigma."""
+    from dragfl.arithmetic import norm, unit
+
+    mu, sigma = moments(X)
+    away = unit(mu) if direction == "unit" else torch.sign(mu)
+    return mu, -sigma if direction == "std" or away is None or norm(mu) <= EPS else -away
+
+
+def min_max(honest: Array, f: int, direction: Direction = "unit") -> Array:
+    """The lie no further from any honest update (h, d) than the two furthest are apart, from all f attackers."""
+    from dragfl.arithmetic import norm, row_dots, row_norms
+
+    X = sample("min_max", honest, f)
+    check_choice("min_max", "direction", direction, get_args(Direction))
+    mu, p = _towards(X, direction)
+    square = norm(p) ** 2
+    if square <= EPS**2:
+        return copies(mu, f, honest)
+    U = mu - X
+    dots, sizes = row_dots(U, p), row_norms(U)
+    room = float(squared_distances(X).max()) - sizes.square()
+    gamma = (-dots + (dots.square() + square * room).clamp_min(0.0).sqrt()) / square
+    return copies(mu + max(0.0, float(gamma.min())) * p, f, honest)
+
+
+def min_sum(honest: Array, f: int, direction: Direction = "unit", bound: Bound = "max") -> Array:
+    """The lie no further from all honest updates (h, d) together than the outermost of them is, from all f attackers.
+
+    `bound = "min"` takes the innermost one instead, as the authors' released notebooks do.
+    """
+    from dragfl.arithmetic import norm, row_norms
+
+    X = sample("min_sum", honest, f)
+    check_choice("min_sum", "direction", direction, get_args(Direction))
+    check_choice("min_sum", "bound", bound, get_args(Bound))
+    mu, p = _towards(X, direction)
+    sizes, length = row_norms(mu - X), norm(p)
+    gamma = float(sizes.max() if bound == "max" else sizes.min()) / length if length > EPS else 0.0
+    return copies(mu + gamma * p, f, honest)
+
+
+@dataclass(frozen=True)
+class MinMax:
+    """As far out as the two furthest honest updates are apart.
+
+    | argument | symbol |
+    |---|---|
+    | direction | p: `unit`, `sign` or `std` |
+    | knowledge | the updates of the attackers stand in for the honest (`colluding`), or `omniscient` |
+    """
+
+    direction: Direction = "unit"
+    knowledge: Sample = "omniscient"
+
+    init = no_state
+
+    def __post_init__(self) -> None:
+        check_choice("attack min_max", "direction", self.direction, get_args(Direction))
+        check_choice("attack min_max", "knowledge", self.knowledge, get_args(Sample))
+
+    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+        clean = known(view)
+        if clean is None:
+            return view.own, state
+        return lies(view, min_max(clean, len(view.own), self.direction)), state
+
+
+@dataclass(frozen=True)
+class MinSum:
+    """As far from all honest updates together as the outermost of them.
+
+    | argument | symbol |
+    |---|---|
+    | direction | p: `unit`, `sign` or `std` |
+    | bound | `max` over the honest, or `min` as in the authors' notebooks |
+    | knowledge | the updates of the attackers stand in for the honest (`colluding`), or `omniscient` |
+    """
+
+    direction: Direction = "unit"
+    bound: Bound = "max"
+    knowledge: Sample = "omniscient"
+
+    init = no_state
+
+    def __post_init__(self) -> None:
+        check_choice("attack min_sum", "direction", self.direction, get_args(Direction))
+        check_choice("attack min_sum", "bound", self.bound, get_args(Bound))
+        check_choice("attack min_sum", "knowledge", self.knowledge, get_args(Sample))
+
+    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+        clean = known(view)
+        if clean is None:
+            return view.own, state
+        return lies(view, min_sum(clean, len(view.own), self.direction, self.bound)), state

@@ -1,0 +1,47 @@
+"""Updates that are not numbers: NaN or an infinity in one coordinate or in all. Every rule must drop them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from dragfl.arrays import Array, like, matrix
+from dragfl.attacks.common import lies
+from dragfl.schedules import check_choice
+from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
+
+Value = Literal["nan", "inf", "-inf"]
+Where = Literal["all", "one"]
+
+
+def non_finite(own: Array, value: Value = "nan", where: Where = "all") -> Array:
+    """The clean updates (f, d) with every coordinate, or only the middle one, set to NaN or an infinity."""
+    check_choice("non_finite", "value", value, get_args(Value))
+    check_choice("non_finite", "where", where, get_args(Where))
+    X = matrix("non_finite", own).clone()
+    X[:, slice(None) if where == "all" else X.shape[1] // 2] = float(value)
+    return like(X, own)
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """NaN or an infinity.
+
+    | argument | symbol |
+    |---|---|
+    | value | `nan`, `inf` or `-inf` |
+    | where | in `all` coordinates, or in `one` |
+    """
+
+    value: Value = "nan"
+    where: Where = "all"
+
+    knowledge: ClassVar[Knowledge] = "own"
+    init = no_state
+
+    def __post_init__(self) -> None:
+        check_choice("attack non_finite", "value", self.value, get_args(Value))
+        check_choice("attack non_finite", "where", self.where, get_args(Where))
+
+    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+        return lies(view, non_finite(view.own.delta, self.value, self.where)), state

@@ -1,0 +1,79 @@
+"""Random scaling, the attack of the DRAG paper: b_m = p_m g_m with p_m ~ N(0, variance), fresh each round.
+
+A negative p reverses the update, a large one inflates it. The paper's text says variance 3 and one p for a client and
+round; the authors' code draws with standard deviation 3 and one p for each parameter tensor: `std` and `per_tensor`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dragfl.arrays import Array, like, matrix
+from dragfl.errors import SpecError
+from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state, spans
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+else:
+    from dragfl.lazy import torch
+
+
+def random_scaling(
+    own: Array, variance: float, rng: np.random.Generator, segments: tuple[int, ...] | None = None
+) -> Array:
+    """Each row of the clean updates (f, d) times its own p ~ N(0, variance); with `segments` a p for each tensor."""
+    X = matrix("random_scaling", own)
+    pieces = spans(segments or (0, X.shape[1]))
+    p = torch.from_numpy(rng.normal(0.0, math.sqrt(variance), (len(X), len(pieces)))).to(X)
+    widths = torch.tensor([b - a for a, b in pieces], device=X.device)
+    return like(X * (p if len(pieces) == 1 else p.repeat_interleave(widths, dim=1)), own)
+
+
+def backdoor_scale(own: Array, scale: float) -> Array:
+    """scale * own: model replacement, for updates (f, d) trained on poisoned data.
+
+    E. Bagdasaryan et al., How to Backdoor Federated Learning, AISTATS 2020: with scale = clients per round / server lr
+    one attacker replaces the model, if the honest updates are small.
+    """
+    if not 0.0 < scale < math.inf:
+        raise SpecError(f"backdoor_scale: scale={scale}; give a positive number")
+    return like(scale * matrix("backdoor_scale", own), own)
+
+
+@dataclass(frozen=True)
+class RandomScaling:
+    """Scale by a random number.
+
+    | argument | symbol |
+    |---|---|
+    | variance | variance of p |
+    | std | standard deviation of p, instead of the variance |
+    | per_tensor | one p for each parameter tensor, as in the authors' code |
+    """
+
+    variance: float = 3.0
+    std: float | None = None
+    per_tensor: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in (("variance", self.variance), ("std", self.std)):
+            if value is not None and not 0.0 <= value < float("inf"):
+                raise SpecError(f"attack random_scaling: {name}={value}; give a finite number of at least 0")
+
+    @property
+    def knowledge(self) -> Knowledge:
+        return "own"
+
+    init = no_state
+
+    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+        variance = self.variance if self.std is None else self.std**2
+        segments = view.info.segments if self.per_tensor and view.info is not None else None
+        rows = [  # addressed by client, so that blocks and order cannot matter
+            random_scaling(g.unsqueeze(0), variance, context.rng("attack", int(m)), segments)
+            for g, m in zip(view.own.delta, view.own.client, strict=True)
+        ]
+        return replace(view.own, delta=torch.cat(rows)), state

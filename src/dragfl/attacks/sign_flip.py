@@ -1,0 +1,39 @@
+"""Sign flip: every attacker sends its own update reversed, b = -kappa g."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dragfl.arrays import Array, like, matrix
+from dragfl.errors import SpecError
+from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
+
+
+def sign_flip(own: Array, scale: float = 1.0) -> Array:
+    """-scale * own, for each attacker's clean update (f, d)."""
+    return like(-scale * matrix("sign_flip", own), own)
+
+
+@dataclass(frozen=True)
+class SignFlip:
+    """Reverse.
+
+    | argument | symbol |
+    |---|---|
+    | scale | kappa > 0 |
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.scale < float("inf"):
+            raise SpecError(f"attack sign_flip: scale={self.scale}; give a positive number")
+
+    @property
+    def knowledge(self) -> Knowledge:
+        return "own"
+
+    init = no_state
+
+    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+        return replace(view.own, delta=sign_flip(view.own.delta, self.scale)), state

@@ -1,0 +1,1 @@
+"""Run directories: one run, many runs, checkpoints, and the loop over rounds."""

@@ -1,0 +1,58 @@
+"""AdaBest's server half: go on from the average of clients in the direction it has moved.
+
+Varno et al.: AdaBest, ECCV 2022.
+
+    avg^t = theta^t + Delta^t,    theta^(t+1) = avg^t + beta (avg^t - avg^(t-1)),    avg^(-1) = theta^0
+
+The paper reports the accuracy of avg, not of theta; so does `report = "average"`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dragfl.errors import SpecError
+from dragfl.schedules import Schedule, at, check_choice, check_range
+from dragfl.types import FederationInfo, RoundContext, State
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class ExtrapolateState:
+    average: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Extrapolate:
+    """Extrapolate the average of clients.
+
+    | argument | symbol |
+    |---|---|
+    | lr | eta_g, length of the step to the average; a number or a schedule |
+    | beta | beta in [0, 1) |
+    | report | the iterate that is evaluated: `average` or `model` |
+    """
+
+    lr: float | Schedule = 1.0
+    beta: float = 0.8
+    report: Literal["average", "model"] = "average"
+
+    def __post_init__(self) -> None:
+        check_choice("server extrapolate", "report", self.report, ("average", "model"))
+        check_range("server extrapolate", "lr", self.lr, 0.0, 1e6)
+        if not 0.0 <= self.beta < 1.0:
+            raise SpecError(f"server extrapolate: beta={self.beta} is outside [0, 1); choose a value inside it")
+
+    def init(self, info: FederationInfo) -> State:
+        return ExtrapolateState()
+
+    def update(
+        self, state: State, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, State, Tensor | None]:
+        average = w + at(self.lr, context.t) * step
+        before = w if state.average is None else state.average
+        w_next = average + self.beta * (average - before)
+        return w_next, ExtrapolateState(average), average if self.report == "average" else None

@@ -1,0 +1,69 @@
+"""The parts that only the paper's panels have: the authors' AdaBest and SCAFFOLD, and the root data alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from dragfl import simulate
+from dragfl.reproduction.from_zero import FromZero
+from dragfl.reproduction.root_only import RootOnly
+from dragfl.reproduction.shared_variate import SharedVariate
+from dragfl.testing import check_aggregate, check_correction
+from dragfl.types import FederationInfo, RoundContext, RoundInputs
+
+SPEC = {
+    "rounds": 3,
+    "data": {"dataset": "digits", "partition": {"kind": "sorted_shards"}},
+    "clients": {"total": 6, "local_steps": 2, "batch_size": 5, "lr": 0.1},
+    "model": {"name": "logistic"},
+    "root": {"size": 50, "from": "test"},
+}
+
+
+def model_of(algorithm: dict[str, Any], **clients: int) -> torch.Tensor:
+    spec = {**SPEC, "algorithm": algorithm, "clients": {**SPEC["clients"], **clients}}  # type: ignore[dict-item]
+    run = simulate(spec)
+    assert len(list(run)) == 3
+    return torch.cat([value.flatten() for value in run.model().values()])
+
+
+def test_adabest_from_zero_blows_the_weights_up_by_one_plus_beta_once() -> None:
+    """theta^1 = (1 + 0.8) (w + step) with w = 2 and step = 1: 5.4. Then average 7 after 3: 7 + 0.8 (7 - 3) = 10.2."""
+    step, w, now = torch.ones(1), torch.full((1,), 2.0), RoundContext(0, lr=0.1, seed=0)
+    part = FromZero(beta=0.8)
+    first, state, _ = part.update(part.init(FederationInfo(1, 2, 2, (0, 1))), step, w, now)
+    assert first.item() == pytest.approx(5.4)
+    second, _, _ = part.update(state, torch.full((1,), 1.6), first, now)
+    assert second.item() == pytest.approx(10.2)
+
+
+def test_the_parts_keep_their_contracts() -> None:
+    check_aggregate(RootOnly())
+    check_correction(SharedVariate())
+
+
+def test_the_variate_is_the_mean_gradient_of_the_root_steps() -> None:
+    """Five steps of 0.1 that end at -1 had a mean gradient of 2."""
+    part = SharedVariate()
+    state = part.init(FederationInfo(2, 4, 4, (0, 2)))
+    sent = part.broadcast(state, RoundContext(0, lr=0.1, seed=0, steps=5), RoundInputs(root=torch.tensor([-1.0, 0.5])))
+    assert sent["variate"].tolist() == pytest.approx([2.0, -1.0])
+    assert sent["c"].tolist() == [0.0, 0.0]
+    still = part.broadcast(state, RoundContext(0, lr=0.0, seed=0, steps=5), RoundInputs(root=torch.zeros(2)))
+    assert still["variate"].tolist() == [0.0, 0.0]
+
+
+def test_with_all_clients_the_authors_scaffold_is_fedavg() -> None:
+    shared = {"correction": "dragfl.reproduction.shared_variate:SharedVariate"}
+    torch.testing.assert_close(model_of(shared), model_of({"name": "fedavg"}), rtol=0, atol=1e-6)
+    apart = model_of(shared, per_round=2) - model_of({"name": "fedavg"}, per_round=2)
+    assert apart.norm() > 1e-3  # with some of them the correction is not zero
+
+
+def test_a_correction_that_needs_root_data_says_so() -> None:
+    bare = {k: v for k, v in SPEC.items() if k != "root"}
+    with pytest.raises(ValueError, match="needs trusted root data"):
+        simulate({**bare, "algorithm": {"correction": "dragfl.reproduction.shared_variate:SharedVariate"}})

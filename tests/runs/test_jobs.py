@@ -1,0 +1,142 @@
+"""Whole runs side by side in child processes: the same bytes as one after the other, whatever happens to a child."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dragfl
+from dragfl.errors import DamagedRun, Interrupted, SpecError
+from dragfl.runs.directory import Run
+from dragfl.types import RoundRecord
+
+SMALL: dict[str, Any] = {
+    "rounds": 12,
+    "data": {"partition": {"kind": "sorted_shards"}},
+    "clients": {"total": 6},
+    "model": {"name": "logistic"},
+    "evaluation": {"every": 4},
+    "checkpoint": {"every": 3},
+}
+GRID = {"algorithm.name": ["drag", "scaffold"], "seed": [0, 1]}
+FILES = ("metrics.jsonl", "clients.jsonl", "model.safetensors")
+
+
+def contents(runs: list[Run]) -> list[bytes]:
+    return [(run.path / name).read_bytes() for run in runs for name in FILES]
+
+
+def children() -> set[int]:
+    """The processes that this one has started and that are still there."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == os.getpid() and fields[0] != "Z":
+            found.add(int(path.parent.name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def in_turn(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    return contents(dragfl.sweep(SMALL, GRID, tmp_path_factory.mktemp("in_turn")))
+
+
+def test_the_same_bytes_and_nobody_left(tmp_path: Path, in_turn: list[bytes]) -> None:
+    before, begun, ended = children(), [], []
+    runs = dragfl.sweep(
+        SMALL,
+        GRID,
+        tmp_path,
+        jobs=2,
+        on_begin=lambda p, done: begun.append((p.name, done)),
+        on_end=lambda run, already: ended.append((run.name, already)),
+    )
+    assert contents(runs) == in_turn
+    assert sorted(begun) == [(run.name, 0) for run in sorted(runs, key=lambda r: r.name)]
+    assert sorted(ended) == [(run.name, False) for run in sorted(runs, key=lambda r: r.name)]
+    assert children() <= before
+    again: list[bool] = []
+    dragfl.sweep(SMALL, GRID, tmp_path, jobs=2, on_end=lambda run, already: again.append(already))
+    assert again == [True] * 4
+
+
+def test_a_killed_child_is_replaced_and_its_run_resumed(tmp_path: Path, in_turn: list[bytes]) -> None:
+    before, killed = children(), []
+
+    def kill_one(record: RoundRecord) -> None:
+        if record.round == 5 and not killed:
+            killed.append(min(children() - before))
+            os.kill(killed[0], signal.SIGKILL)
+
+    runs = dragfl.sweep(SMALL, GRID, tmp_path, jobs=2, on_record=kill_one)
+    assert killed and contents(runs) == in_turn
+
+
+def test_a_stop_leaves_checkpoints_and_the_same_call_goes_on(tmp_path: Path, in_turn: list[bytes]) -> None:
+    rounds: list[int] = []
+    with pytest.raises(Interrupted, match="of 4 runs finished; go on with the same command"):
+        dragfl.sweep(
+            SMALL,
+            GRID,
+            tmp_path,
+            jobs=2,
+            on_record=lambda record: rounds.append(record.round),
+            should_stop=lambda: len(rounds) >= 3,
+        )
+    assert len(rounds) < 4 * SMALL["rounds"]
+    assert contents(dragfl.sweep(SMALL, GRID, tmp_path, jobs=2)) == in_turn
+
+
+def test_an_error_in_a_run_ends_the_sweep_with_its_own_kind(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path, should_stop=lambda: True)
+    (tmp_path / "seed0" / "checkpoint.json").write_text("{}")
+    with pytest.raises(DamagedRun, match=r"checkpoint\.json"):
+        dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path, jobs=2)
+
+
+def test_what_has_no_name_cannot_go_to_a_child(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="side by side runs are loaded by name"):
+        dragfl.sweep({**SMALL, "data": {"dataset": dragfl.data.load("digits")}}, {"seed": [0, 1]}, tmp_path, jobs=2)
+
+
+def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    """A parent that is killed outright leaves no child behind: the closing pipe ends them."""
+    long = {**SMALL, "rounds": 100_000}
+    script = f"import dragfl; dragfl.sweep({long!r}, {{'seed': [0, 1]}}, {str(tmp_path)!r}, jobs=2)"
+    mark = {**os.environ, "DRAGFL_TEST_MARK": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", script], env=mark)
+    try:
+        _wait(lambda: len(list(tmp_path.glob("*/metrics.jsonl"))) == 2, 60)
+    finally:
+        parent.kill()
+        parent.wait()
+    _wait(lambda: not _marked(str(tmp_path)), 20)
+
+
+def _marked(mark: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"DRAGFL_TEST_MARK={mark}".encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def _wait(what: Any, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)

@@ -1,0 +1,280 @@
+"""A grid of runs: what it is made of, what an interruption leaves, and that nothing is ever run twice."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dragfl
+from dragfl import report
+from dragfl.algorithms import PRESETS
+from dragfl.errors import Interrupted, SpecError
+from dragfl.runs.sweep import LONGEST_NAME, Planned, parse_grid, plan, run_name, split_commas
+from tests.conftest import DIGITS, kept_bytes, merged
+
+SIXTEEN = (
+    "fedavg,fedprox,scaffold,adabest,feddyn,feddc,mime,mimelite,fedavgm,fedadam,fedyogi,fedadagrad,fednova,fedcm,"
+    "fedexp,drag"
+)
+SMALL = merged(tomllib.loads(DIGITS), {"rounds": 4, "attack": None, "evaluation": {"every": 2}})
+GRID: dict[str, list[Any]] = {"algorithm.name": ["fedavg", "drag", "scaffold"], "seed": [0, 1]}
+
+
+class TestGrid:
+    @pytest.mark.parametrize(
+        ("text", "pieces"),
+        [
+            ("a", ["a"]),
+            ("0,1, 2", ["0", "1", "2"]),
+            ("[1,2],[3,4]", ["[1,2]", "[3,4]"]),
+            ("{kind='shards',k=2},{kind='iid'}", ["{kind='shards',k=2}", "{kind='iid'}"]),
+            ("\"a,b\",'c,]d',e", ['"a,b"', "'c,]d'", "e"]),
+            ("[[1,2],[3]],x", ["[[1,2],[3]]", "x"]),
+            ("a,", ["a", ""]),
+        ],
+    )
+    def test_commas(self, text: str, pieces: list[str]) -> None:
+        assert split_commas(text) == pieces
+
+    def test_values_are_toml_or_words(self) -> None:
+        words = ["seed=0,1", "algorithm.name=fedavg,drag", "clients.local_steps=[1,5],3", "clients.lr=0.1,1e-2"]
+        words += ["data.partition={kind='shards',k=2},{kind='iid'}", "stop_at_target=true,false"]
+        assert parse_grid(words) == {
+            "seed": [0, 1],
+            "algorithm.name": ["fedavg", "drag"],
+            "clients.local_steps": [[1, 5], 3],
+            "clients.lr": [0.1, 0.01],
+            "data.partition": [{"kind": "shards", "k": 2}, {"kind": "iid"}],
+            "stop_at_target": [True, False],
+        }
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["seed"], "'seed'; write key=value,value"),
+            (["seed="], "'seed='; write key=value,value"),
+            (["=1"], "write it as key=value"),
+            (["seed=0,,1"], "'' is not a TOML value"),
+            (["seed=0", "seed=1"], "'seed' is given twice; put all its values in one word"),
+            (["seed=0", "seed =1"], "'seed' is given twice"),
+            (["clients.local_steps=[1,2"], "is not a TOML value"),
+        ],
+    )
+    def test_mistakes(self, words: list[str], message: str) -> None:
+        with pytest.raises(SpecError) as error:
+            parse_grid(words)
+        assert message in str(error.value)
+
+
+class TestPlan:
+    def test_every_combination_in_order(self, tmp_path: Path) -> None:
+        planned = plan(SMALL, GRID, tmp_path)
+        assert [p.name for p in planned] == [
+            "fedavg-seed0", "fedavg-seed1", "drag-seed0", "drag-seed1", "scaffold-seed0", "scaffold-seed1",
+        ]  # fmt: skip
+        for p in planned:
+            assert p.folder == tmp_path / p.name
+            assert p.experiment.name == p.name
+            assert p.name == f"{p.experiment.algorithm.name}-seed{p.experiment.seed}"
+        assert list(tmp_path.iterdir()) == [], "planning writes nothing"
+
+    @pytest.mark.parametrize(
+        ("chosen", "name"),
+        [
+            ({"clients.lr": 0.1}, "lr0.1"),
+            ({"clients.lr": 1}, "lr1"),
+            ({"clients.lr": 1.0}, "lr1.0"),
+            ({"clients.local_steps": [1, 5]}, "local_steps_1_5"),
+            ({"data.partition.kind": "iid"}, "iid"),
+            ({"data.partition": {"kind": "shards", "k": 2}}, "partitionshards_k2"),
+            ({"data.dataset": "npz:/some where/x.npz"}, "datasetnpz_some_where_x.npz"),
+            ({"algorithm.name": "mine:make", "stop_at_target": True}, "mine_make-stop_at_targettrue"),
+            ({}, ""),
+        ],
+    )
+    def test_names(self, chosen: dict[str, Any], name: str) -> None:
+        assert run_name(chosen) == name
+
+    def test_long_names_are_cut_and_stay_apart(self) -> None:
+        one, two = (run_name({f"clients.{'k' * 200}": value}) for value in (1, 2))
+        assert len(one) == len(two) == LONGEST_NAME
+        assert one != two
+        assert one == run_name({f"clients.{'k' * 200}": 1})
+
+    def test_a_value_more_changes_no_name(self, tmp_path: Path) -> None:
+        more = {"algorithm.name": ["fedavg", "fedprox", "drag", "scaffold"], "seed": [2, 0, 1]}
+        before = {p.name: p.experiment.tables() for p in plan(SMALL, GRID, tmp_path)}
+        after = {p.name: p.experiment.tables() for p in plan(SMALL, more, tmp_path)}
+        assert before.items() <= after.items()
+        assert len(after) == 12
+
+    def test_the_sixteen(self, tmp_path: Path) -> None:
+        planned = plan(SMALL, parse_grid([f"algorithm.name={SIXTEEN}", "seed=0,1,2"]), tmp_path)
+        assert len(planned) == len({p.folder for p in planned}) == 48
+        assert {p.experiment.algorithm.name for p in planned} == set(SIXTEEN.split(",")) <= set(PRESETS)
+
+    def test_objects_from_python(self, tmp_path: Path) -> None:
+        own = dragfl.load({"algorithm": {"name": "drag", "c": 0.7}}).algorithm
+        planned = plan(SMALL, {"algorithm.name": ["fedavg", own], "seed": [0]}, tmp_path)
+        assert [p.name for p in planned] == ["fedavg-seed0", "drag-seed0"]
+        assert planned[1].experiment.algorithm is own
+
+    @pytest.mark.parametrize(
+        ("grid", "message"),
+        [
+            ({"seed": []}, "sweep: no values for 'seed'; give at least one"),
+            ({"seed": [0, 0]}, "two runs would be called 'seed0'; give each value once"),
+            ({"data.dataset": ["npz:a/b", "npz:a_b"]}, "two runs would be called 'datasetnpz_a_b'"),
+            ({"sed": [0]}, "sweep, run 'sed0': sed: unknown key 'sed'; did you mean 'seed'?"),
+            (
+                {"algorithm.name": ["drag", "fedavg"], "algorithm.c": [0.1]},
+                "sweep, run 'fedavg-c0.1': algorithm.c: fedavg has no setting 'c'",
+            ),
+            ({"clients.lr": [0.1, -1.0]}, "sweep, run 'lr-1.0': "),
+            ({"algorithm.name": ["drag", "fltrust"]}, "sweep, run 'fltrust': algorithm 'fltrust' needs trusted root"),
+        ],
+    )
+    def test_mistakes_are_told_before_any_run(self, tmp_path: Path, grid: dict[str, Any], message: str) -> None:
+        with pytest.raises(SpecError) as error:
+            dragfl.sweep(SMALL, grid, tmp_path / "out")
+        assert message in str(error.value)
+        assert not (tmp_path / "out").exists()
+
+
+def rounds_of(log: list[tuple[str, int]]) -> tuple[Callable[[Planned, int], None], Callable[[Any], None]]:
+    """(on_begin, on_record) that note which run played which round."""
+    names: list[str] = []
+    return lambda p, done: names.append(p.name), lambda record: log.append((names[-1], record.round))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sweep that nobody stops."""
+    out = tmp_path_factory.mktemp("whole")
+    runs = dragfl.sweep(SMALL, GRID, out)
+    assert [run.path.name for run in runs] == [p.name for p in plan(SMALL, GRID, out)]
+    assert all(run.finished and len(run.metrics) == 4 for run in runs)
+    return out
+
+
+def bytes_of(out: Path) -> dict[str, dict[str, bytes]]:
+    return {path.parent.name: kept_bytes(path.parent) for path in out.glob("*/result.json")}
+
+
+class TestInterrupted:
+    @pytest.mark.parametrize("after", [1, 3, 4, 5, 9, 14])
+    def test_goes_on_where_it_stopped(self, tmp_path: Path, whole: Path, after: int) -> None:
+        """Six runs of four rounds. It stops when asked, in a run or between two, and no round is played twice."""
+        log: list[tuple[str, int]] = []
+        begin, record = rounds_of(log)
+        with pytest.raises(Interrupted) as error:
+            dragfl.sweep(SMALL, GRID, tmp_path, on_begin=begin, on_record=record, should_stop=lambda: len(log) >= after)
+        assert len(log) == after, "at the end of the round in which it was asked, also if that is a run's last"
+        assert str(error.value) == f"sweep stopped with {after // 4} of 6 runs finished; go on with the same command"
+        assert len(bytes_of(tmp_path)) == after // 4
+        begin, record = rounds_of(log)
+        dragfl.sweep(SMALL, GRID, tmp_path, on_begin=begin, on_record=record)
+        assert log == [(p.name, t) for p in plan(SMALL, GRID, tmp_path) for t in (1, 2, 3, 4)]
+        assert bytes_of(tmp_path) == bytes_of(whole)
+
+    def test_runs_of_one_round_can_be_stopped_too(self, tmp_path: Path) -> None:
+        short = merged(SMALL, {"rounds": 1})
+        with pytest.raises(Interrupted, match="1 of 6 runs finished"):
+            dragfl.sweep(short, GRID, tmp_path, should_stop=lambda: True)
+        assert len(bytes_of(tmp_path)) == 1
+
+    def test_asked_in_the_last_round_of_all_it_is_done(self, tmp_path: Path) -> None:
+        log: list[tuple[str, int]] = []
+        begin, record = rounds_of(log)
+        runs = dragfl.sweep(
+            SMALL, {"seed": [0, 1]}, tmp_path, on_begin=begin, on_record=record, should_stop=lambda: len(log) >= 8
+        )
+        assert len(runs) == 2
+
+    def test_progress_counts_rounds_that_are_behind(self, tmp_path: Path) -> None:
+        log: list[tuple[str, int]] = []
+        begin, record = rounds_of(log)
+        with pytest.raises(Interrupted):
+            dragfl.sweep(SMALL, GRID, tmp_path, on_begin=begin, on_record=record, should_stop=lambda: len(log) >= 6)
+        behind: list[int] = []
+        ended: list[tuple[str, bool]] = []
+        dragfl.sweep(
+            SMALL,
+            GRID,
+            tmp_path,
+            on_begin=lambda p, done: behind.append(done),
+            on_end=lambda run, already: ended.append((run.path.name, already)),
+        )
+        assert behind == [4, 2, 0, 0, 0, 0]
+        assert ended == [(p.name, i == 0) for i, p in enumerate(plan(SMALL, GRID, tmp_path))]
+
+
+class TestKept:
+    def test_adding_values_keeps_what_is_there(self, tmp_path: Path) -> None:
+        dragfl.sweep(SMALL, {"algorithm.name": ["drag"], "seed": [0]}, tmp_path)
+        stamp = (tmp_path / "drag-seed0" / "result.json").stat().st_mtime_ns
+        log: list[tuple[str, int]] = []
+        begin, record = rounds_of(log)
+        more = {"algorithm.name": ["fedavg", "drag"], "seed": [0, 1]}
+        runs = dragfl.sweep(SMALL, more, tmp_path, on_begin=begin, on_record=record)
+        assert [run.path.name for run in runs] == ["fedavg-seed0", "fedavg-seed1", "drag-seed0", "drag-seed1"]
+        assert {name for name, _ in log} == {"fedavg-seed0", "fedavg-seed1", "drag-seed1"}
+        assert (tmp_path / "drag-seed0" / "result.json").stat().st_mtime_ns == stamp
+
+    def test_a_changed_file_is_another_experiment(self, tmp_path: Path) -> None:
+        """Results of the file as it was must not pass for those of the file as it is, finished or not."""
+        dragfl.sweep(SMALL, {"seed": [0]}, tmp_path)
+        changed = merged(SMALL, {"clients": {"lr": 0.2}})
+        log: list[tuple[str, int]] = []
+        begin, record = rounds_of(log)
+        with pytest.raises(SpecError, match=r"seed0: holds a run of another experiment \(has the file changed since"):
+            dragfl.sweep(changed, {"seed": [7, 0]}, tmp_path, on_begin=begin, on_record=record)
+        assert log == [], "told before any run, also before seed 7"
+
+    def test_a_diverged_run_is_a_result(self, tmp_path: Path) -> None:
+        source = merged(SMALL, {"algorithm": {"name": "fedavg", "server_lr": 1e6}})
+        grid = {"clients.lr": [1e6, 1e-9]}
+        lost, fine = dragfl.sweep(source, grid, tmp_path)
+        assert lost.result is not None
+        assert fine.result is not None
+        assert (lost.result["stopped_by"], fine.result["stopped_by"]) == ("diverged", "rounds")
+        assert "diverged in round 1: " in lost.result["message"]
+        stamps = [(run.path / "result.json").stat().st_mtime_ns for run in (lost, fine)]
+        log: list[tuple[str, int]] = []
+        begin, record = rounds_of(log)
+        again = dragfl.sweep(source, grid, tmp_path, on_begin=begin, on_record=record)
+        assert log == []
+        assert [run.result for run in again] == [lost.result, fine.result]
+        assert [(run.path / "result.json").stat().st_mtime_ns for run in again] == stamps
+
+    def test_a_folder_of_somebody_else(self, tmp_path: Path) -> None:
+        (tmp_path / "seed1").mkdir()
+        (tmp_path / "seed1" / "notes.txt").write_text("precious")
+        with pytest.raises(SpecError, match="seed1: exists and is not a run directory"):
+            dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path)
+        assert (tmp_path / "seed1" / "notes.txt").read_text() == "precious"
+
+
+def test_the_report_ranks_them(whole: Path) -> None:
+    """A row an algorithm over both seeds, the best mean first."""
+    rows = report.table(whole)
+    assert {row.label for row in rows} == {"FedAvg", "DRAG", "SCAFFOLD"}
+    assert all(row.seeds == (0, 1) for row in rows)
+    best = {}
+    for row in rows:
+        key = row.label.lower()
+        runs = [dragfl.load_run(whole / f"{key}-seed{seed}") for seed in (0, 1)]
+        best[row.label] = sum(max(value for _, value in run.accuracy) for run in runs) / 2
+        assert row.best_accuracy is not None
+        assert row.best_accuracy.mean == pytest.approx(best[row.label])
+    assert [row.label for row in rows] == sorted(best, key=lambda label: -best[label])
+    assert len(set(best.values())) > 1, "there must be something to rank"
+
+
+def test_a_sweep_is_the_runs_it_is_made_of(whole: Path, tmp_path: Path) -> None:
+    spec = dragfl.load(SMALL, "algorithm.name=drag", "seed=1", "name=drag-seed1")
+    assert kept_bytes(dragfl.run(spec, tmp_path / "r").path) == kept_bytes(whole / "drag-seed1")
