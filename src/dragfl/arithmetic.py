@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import torch
-from torch import Tensor
+from dragfl.lazy import Tensor, torch
 
-from dragfl.types import EPS
-
+EPS = 1e-12  # a norm at or below this is treated as zero
 PIECE = 8192  # columns; 40 rows of it are 1.3 MB
 RUN = 512  # columns whose squares are summed in float32: in more of them a row of equal numbers is off by 7e-6
 FLOAT32_SAFE = 1e30  # a weight outside [1/this, this] would lose digits or overflow as float32

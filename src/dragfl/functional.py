@@ -39,11 +39,10 @@ from dragfl.aggregates.robust.one_shot import (
     sign_guard,
     trimmed_mean,
 )
-from dragfl.arithmetic import FLOAT32_SAFE, combine, cosines, finite_rows, norm, norms_and_dots, row_norms, unit
+from dragfl.arithmetic import EPS, FLOAT32_SAFE, combine, cosines, finite_rows, norm, norms_and_dots, row_norms, unit
 from dragfl.arrays import Array, like, matrix, vector
 from dragfl.errors import SpecError
 from dragfl.schedules import check_range
-from dragfl.types import EPS
 
 __all__ = [
     "arc",

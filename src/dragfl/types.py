@@ -11,19 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from dragfl.arithmetic import row_norms
+from dragfl.lazy import Tensor, torch
 from dragfl.rng import Address, rng
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
-
-EPS = 1e-12  # a norm at or below this is treated as zero
 
 
 def spans(segments: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -52,8 +46,6 @@ class Updates:
     @cached_property
     def norm(self) -> Tensor:
         """(k,) float64 Euclidean norms; non-finite exactly where a row holds a non-finite number."""
-        from dragfl.arithmetic import row_norms
-
         return row_norms(self.delta)
 
     def select(self, rows: Tensor) -> Updates:

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dragfl.aggregates._divergence import Divergence, degree
-from dragfl.types import EPS, Partial, Updates
+from dragfl.arithmetic import EPS
+from dragfl.types import Partial, Updates
 
 if TYPE_CHECKING:
     import torch

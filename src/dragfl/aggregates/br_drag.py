@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from dragfl.aggregates._divergence import Divergence
 from dragfl.aggregates._drag import drag_metrics, fold_dragged
+from dragfl.arithmetic import EPS
 from dragfl.schedules import Schedule, at, check_choice, check_range
 from dragfl.types import (
-    EPS,
     FederationInfo,
     Need,
     Partial,

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dragfl.aggregates._drag import inverse_norms
+from dragfl.arithmetic import EPS
 from dragfl.schedules import check_choice
-from dragfl.types import EPS, FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, no_state
+from dragfl.types import FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, no_state
 
 if TYPE_CHECKING:
     import torch

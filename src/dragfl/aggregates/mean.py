@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dragfl.aggregates._drag import inverse_norms, pairwise_cosine
+from dragfl.arithmetic import EPS
 from dragfl.schedules import check_choice
 from dragfl.types import (
-    EPS,
     FederationInfo,
     Need,
     NoState,

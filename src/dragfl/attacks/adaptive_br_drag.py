@@ -17,11 +17,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
+from dragfl.arithmetic import EPS
 from dragfl.arrays import Array, vector
 from dragfl.attacks.common import copies, known, lies, sample
 from dragfl.errors import SpecError
 from dragfl.schedules import check_choice, check_range
-from dragfl.types import EPS, Knowledge, RoundContext, State, Updates, View, no_state
+from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
 
 if TYPE_CHECKING:
     import torch

@@ -21,10 +21,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from dragfl.arithmetic import EPS
 from dragfl.arrays import Array, like, matrix, vector
 from dragfl.attacks.common import check_positive, known, lies, sample
 from dragfl.attacks.fang_trim import fang_trim
-from dragfl.types import EPS, Knowledge, RoundContext, State, Updates, View, no_state
+from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
 
 if TYPE_CHECKING:
     import numpy as np

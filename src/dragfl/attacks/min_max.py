@@ -17,10 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from dragfl.arithmetic import EPS
 from dragfl.arrays import Array
 from dragfl.attacks.common import Sample, copies, known, lies, moments, sample
 from dragfl.schedules import check_choice
-from dragfl.types import EPS, RoundContext, State, Updates, View, no_state
+from dragfl.types import RoundContext, State, Updates, View, no_state
 
 if TYPE_CHECKING:
     import torch

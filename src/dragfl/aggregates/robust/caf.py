@@ -29,7 +29,8 @@ from dragfl.aggregates.robust.rule import (
     robust_fold,
     robust_shortage,
 )
-from dragfl.types import EPS, no_state
+from dragfl.arithmetic import EPS
+from dragfl.types import no_state
 
 if TYPE_CHECKING:
     import torch

@@ -30,9 +30,10 @@ from dragfl.aggregates.robust.rule import (
     robust_fold,
     robust_shortage,
 )
+from dragfl.arithmetic import EPS
 from dragfl.errors import SpecError
 from dragfl.schedules import check_range
-from dragfl.types import EPS, no_state
+from dragfl.types import no_state
 
 if TYPE_CHECKING:
     import torch

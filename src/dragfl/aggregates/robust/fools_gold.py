@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from dragfl.aggregates.robust.rule import everyone
+from dragfl.arithmetic import EPS
 from dragfl.schedules import check_choice
-from dragfl.types import EPS, FederationInfo, Partial, Plan, RoundContext, RoundInputs, State, Updates
+from dragfl.types import FederationInfo, Partial, Plan, RoundContext, RoundInputs, State, Updates
 
 if TYPE_CHECKING:
     import torch

@@ -30,8 +30,9 @@ from dragfl.aggregates.robust.rule import (
     robust_fold,
     robust_shortage,
 )
+from dragfl.arithmetic import EPS
 from dragfl.schedules import check_choice, check_range
-from dragfl.types import EPS, no_state
+from dragfl.types import no_state
 
 if TYPE_CHECKING:
     import torch
