@@ -32,7 +32,7 @@ from dragfl.engine.worker import Worker
 from dragfl.errors import DataError, SpecError
 from dragfl.rng import rng
 from dragfl.training.loop import Loop
-from dragfl.training.select import choose
+from dragfl.training.select import select_trainer
 from dragfl.types import Algorithm, Attack, FederationInfo, RoundContext
 from dragfl.vector import FlatModel, addressed
 
@@ -125,7 +125,7 @@ def equip(experiment: Experiment, dataset: Dataset | None = None) -> tuple[Exper
     dataset = _on_device(load_dataset(experiment.dataset) if dataset is None else dataset, device)
     split, root = deal(experiment, dataset)
     module = addressed(lambda: make_module(experiment.model, dataset), experiment.seed)
-    trainer = choose(experiment.engine.trainer, module)
+    trainer = select_trainer(experiment.engine.trainer, module)
     model = FlatModel(module, device, experiment.model.buffers, channels_last=trainer == "channels_last")
     _check_fit(model, dataset)
     block = experiment.engine.block or default_block(model.dim)

@@ -14,10 +14,10 @@ import dragfl
 from dragfl.algorithms import PRESETS
 from dragfl.data.dataset import Dataset
 from dragfl.errors import SpecError
-from dragfl.training import dense
+from dragfl.training import grouped_mlp
 from dragfl.training.grouped_mlp import Dense, Layer, pays
 from dragfl.training.loop import Loop
-from dragfl.training.select import choose
+from dragfl.training.select import select_trainer
 from dragfl.types import Affine
 from dragfl.vector import FlatModel
 
@@ -72,7 +72,7 @@ def test_dense_equals_the_reference_loop_for_every_direction(
     w0 = loop.model.w.clone()
     shift = 0.01 * torch.randn(len(w0), generator=draws)
     batches = [np.arange(0, 20), np.arange(7, 19), np.arange(30, 31), np.arange(40, 60)]
-    monkeypatch.setattr(dense, "pays", lambda *_: alone)
+    monkeypatch.setattr(grouped_mlp, "pays", lambda *_: alone)
     trainer = Dense(loop)
     for affine in (Affine(), Affine(scale=0.7, prox=0.5), Affine(shift=shift), Affine(1.3, 0.4, shift)):
         slow, fast = torch.empty_like(w0), torch.empty_like(w0)
@@ -119,21 +119,21 @@ def test_what_dense_leaves_to_the_reference_loop() -> None:
 
 def test_the_choice() -> None:
     linear = nn.Linear(4, 3)
-    assert choose("auto", nn.Sequential(nn.Flatten(), linear)) == "dense"
-    assert choose("auto", nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Identity(), nn.Linear(5, 3))) == "dense"
-    assert choose("reference", nn.Sequential(linear)) == "reference"
-    assert choose("auto", nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), linear)) == "channels_last"
+    assert select_trainer("auto", nn.Sequential(nn.Flatten(), linear)) == "dense"
+    assert select_trainer("auto", nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Identity(), nn.Linear(5, 3))) == "dense"
+    assert select_trainer("reference", nn.Sequential(linear)) == "reference"
+    assert select_trainer("auto", nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), linear)) == "channels_last"
     for other in (linear, nn.Sequential(linear, nn.Tanh(), linear), nn.Sequential(linear, nn.ReLU())):
-        assert choose("auto", other) == "reference"
+        assert select_trainer("auto", other) == "reference"
     twice = nn.Linear(4, 4)
-    assert choose("auto", nn.Sequential(twice, nn.ReLU(), twice)) == "reference"
+    assert select_trainer("auto", nn.Sequential(twice, nn.ReLU(), twice)) == "reference"
     frozen = nn.Sequential(nn.Linear(4, 3))
     frozen[0].bias.requires_grad_(False)
-    assert choose("auto", frozen) == "reference"
+    assert select_trainer("auto", frozen) == "reference"
     with pytest.raises(SpecError, match="'dense' needs a Sequential of Linear and ReLU"):
-        choose("dense", linear)
+        select_trainer("dense", linear)
     with pytest.raises(SpecError, match="'channels_last' needs convolutions"):
-        choose("channels_last", linear)
+        select_trainer("channels_last", linear)
 
 
 def test_a_sequential_that_computes_something_else_keeps_the_reference_loop() -> None:
@@ -141,10 +141,10 @@ def test_a_sequential_that_computes_something_else_keeps_the_reference_loop() ->
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return 3.0 * super().forward(x)
 
-    assert choose("auto", Scaled(nn.Linear(4, 3))) == "reference"
+    assert select_trainer("auto", Scaled(nn.Linear(4, 3))) == "reference"
 
 
 def test_a_module_that_is_listened_to_keeps_the_reference_loop() -> None:
     module = nn.Sequential(nn.Linear(4, 3))
     module[0].register_forward_hook(lambda *_: None)
-    assert choose("auto", module) == "reference"
+    assert select_trainer("auto", module) == "reference"

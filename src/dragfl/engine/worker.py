@@ -21,8 +21,7 @@ from dragfl.errors import SpecError
 from dragfl.rng import key, rng
 from dragfl.training.batches import draw, steps_in
 from dragfl.training.loop import Loop, Share
-from dragfl.training.select import Trainer
-from dragfl.training.select import make as make_trainer
+from dragfl.training.select import Trainer, make_trainer
 from dragfl.types import (
     Affine,
     Aggregate,

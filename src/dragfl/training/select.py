@@ -1,4 +1,4 @@
-"""Which trainer a model gets: by its layers alone, never by a timing, so that a spec means the same everywhere."""
+"""Select the trainer of a model by its layers alone, never by a timing, so that a spec means the same everywhere."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class Trains(Protocol):
     def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]: ...
 
 
-def choose(asked: Trainer, module: nn.Module) -> Trainer:
-    """The trainer of this module: the one asked for, if it can, or the fastest that can."""
+def select_trainer(requested: Trainer, module: nn.Module) -> Trainer:
+    """Return the requested trainer if it supports the module; for "auto", the fastest that does."""
     dense, convolves = is_dense(module), any(isinstance(part, nn.Conv2d) for part in module.modules())
-    able = {"reference": True, "dense": dense, "channels_last": convolves}
-    if asked == "auto":
+    supported = {"reference": True, "dense": dense, "channels_last": convolves}
+    if requested == "auto":
         return "dense" if dense else "channels_last" if convolves else "reference"
-    if not able[asked]:
-        wants = {"dense": "a Sequential of Linear and ReLU layers", "channels_last": "convolutions"}[asked]
-        raise SpecError(f"engine.trainer: '{asked}' needs {wants}; use 'auto' or 'reference'")
-    return asked
+    if not supported[requested]:
+        needs = {"dense": "a Sequential of Linear and ReLU layers", "channels_last": "convolutions"}[requested]
+        raise SpecError(f"engine.trainer: '{requested}' needs {needs}; use 'auto' or 'reference'")
+    return requested
 
 
-def make(trainer: Trainer, loop: Loop) -> Trains:
-    """The trainer itself, around the reference loop."""
+def make_trainer(trainer: Trainer, loop: Loop) -> Trains:
+    """Build the trainer around the reference loop."""
     return Dense(loop) if trainer == "dense" else loop
