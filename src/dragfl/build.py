@@ -22,8 +22,8 @@ from dragfl.config.spec import Experiment
 from dragfl.data import partitions
 from dragfl.data import root as root_data
 from dragfl.data.dataset import Dataset
-from dragfl.data.fetch import Progress
-from dragfl.data.partitions.split import Shares
+from dragfl.data.download import Progress
+from dragfl.data.partitions.split import ClientSplit
 from dragfl.engine.backends import Backend
 from dragfl.engine.backends.select import choose as choose_executor
 from dragfl.engine.client_store import ClientStore, open_store
@@ -45,7 +45,7 @@ class Federation:
 
     experiment: Experiment
     info: FederationInfo
-    split: Shares
+    split: ClientSplit
     model: FlatModel
     worker: Worker
     executor: Backend
@@ -150,7 +150,7 @@ def equip(experiment: Experiment, dataset: Dataset | None = None) -> tuple[Exper
 
 def load_dataset(given: str | Dataset, progress: Progress | None = None) -> Dataset:
     """A dataset by name, of a user's files, of `module:attr` (a Dataset or a function that makes one), or itself."""
-    if not isinstance(given, str) or given.partition(":")[0] in data.FILES or ":" not in given:
+    if not isinstance(given, str) or given.partition(":")[0] in data.FILE_KINDS or ":" not in given:
         return data.load(given, progress)
     found = import_object("data.dataset", given)
     dataset = found() if callable(found) else found
@@ -159,11 +159,11 @@ def load_dataset(given: str | Dataset, progress: Progress | None = None) -> Data
     return dataset
 
 
-def deal(experiment: Experiment, dataset: Dataset) -> tuple[Shares, tuple[Tensor, Tensor] | None]:
+def deal(experiment: Experiment, dataset: Dataset) -> tuple[ClientSplit, tuple[Tensor, Tensor] | None]:
     """The split into clients, and the root data; disjoint root samples are taken out before the clients' deal."""
     root, left = choose_root(experiment, dataset) if experiment.root is not None else (None, None)
     clients, draws = experiment.clients.total, rng(experiment.seed, "partition")
-    split = partitions.deal(dataset, experiment.partition, clients, draws, left)
+    split = partitions.partition_dataset(dataset, experiment.partition, clients, draws, left)
     if split.clients != clients:
         raise DataError(f"the partition made {split.clients} clients and clients.total is {clients}")
     return split, root
@@ -176,13 +176,13 @@ def choose_root(experiment: Experiment, dataset: Dataset) -> tuple[tuple[Tensor,
     x, y = (dataset.x, dataset.y) if spec.source == "train" else (dataset.test_x, dataset.test_y)
     if spec.size >= len(y):
         raise DataError(f"root.size: {spec.size} of the {len(y)} {spec.source} samples; choose a smaller root")
-    chosen = root_data.choose(y.cpu().numpy(), spec.size, rng(seed, "root"), spec.bias, spec.favourite)
+    chosen = root_data.sample_root(y.cpu().numpy(), spec.size, rng(seed, "root"), spec.bias, spec.favourite)
     index = torch.from_numpy(chosen).to(y.device)
     root_x, root_y = x[index], y[index]
     if spec.noise:
-        root_y = root_data.label_noise(root_y, dataset.classes, spec.noise, rng(seed, "root noise"))
+        root_y = root_data.add_label_noise(root_y, dataset.classes, spec.noise, rng(seed, "root noise"))
     if spec.clean == "confident":
-        keep = root_data.confident(dataset.inputs(root_x), root_y, dataset.classes, rng(seed, "root clean"))
+        keep = root_data.confident_samples(dataset.inputs(root_x), root_y, dataset.classes, rng(seed, "root clean"))
         root_x, root_y = root_x[keep], root_y[keep]
         if not len(root_y):
             raise DataError("root.clean: nothing of the root set is left; use more or better root data")

@@ -197,7 +197,7 @@ class Digits:
         dataset = federation.worker.dataset
         self.x = dataset.inputs(dataset.x).flatten(1).double().numpy()
         self.y = dataset.y.numpy()
-        self.mine = [federation.split.of(m) for m in range(self.clients)]
+        self.mine = [federation.split.samples_of(m) for m in range(self.clients)]
         root_x, root_y = federation.worker.root
         self.root = dataset.inputs(root_x).flatten(1).double().numpy(), root_y.numpy()
         self.start = vector(federation.initial)

@@ -81,7 +81,7 @@ def test_rows(kind: str) -> None:
         assert [row[0] for row in rows] == list(PRESETS)
         assert {row[0]: row[2] for row in rows}["fedprox"] == "mu (0.2), weighting (uniform), server_lr (1.0)"
     if kind == "datasets":
-        assert {row[0]: row[1] for row in rows} == data.ABOUT
+        assert {row[0]: row[1] for row in rows} == data.DATASETS
 
 
 def test_a_line_for_each_algorithm_at_100_columns(
@@ -104,7 +104,7 @@ def test_everything(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     assert main(["list"]) == 0
     shown = capsys.readouterr().out
     assert all(kind in shown for kind in listing.KINDS)
-    assert all(about.split(";")[0] in shown for about in data.ABOUT.values())
+    assert all(about.split(";")[0] in shown for about in data.DATASETS.values())
 
 
 def test_without_torch(tmp_path: Path) -> None:

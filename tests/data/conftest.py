@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dragfl.data import fetch
+from dragfl.data import download
 from dragfl.errors import DataError
 
 
@@ -27,10 +27,10 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
         raise DataError("no connection")
 
     monkeypatch.delenv("DRAGFL_DATA", raising=False)
-    monkeypatch.setattr("dragfl.data.sources.four_idx.download", refuse)
+    monkeypatch.setattr("dragfl.data.sources.idx_files.download", refuse)
     monkeypatch.setattr("dragfl.data.sources.emnist.download", refuse)
     monkeypatch.setattr("dragfl.data.sources.cifar10.download", refuse)
-    monkeypatch.setattr(fetch.shutil, "which", lambda _: None)
+    monkeypatch.setattr(download.shutil, "which", lambda _: None)
 
 
 @pytest.fixture

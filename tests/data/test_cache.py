@@ -14,8 +14,8 @@ import torch
 
 from dragfl.data import cache
 from dragfl.data.cache import Arrays
-from dragfl.data.obtain import Way, obtain, pin
-from dragfl.data.sources.four_idx import tensors
+from dragfl.data.locate import Way, obtain, pin
+from dragfl.data.sources.idx_files import tensors
 from dragfl.errors import DataError
 
 ARRAYS: Arrays = {

@@ -22,7 +22,7 @@ def test_the_examples_run(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_every_dataset_and_partition_is_in_a_table() -> None:
     rows = set(re.findall(r"^\| `(\w+)`", TEXT, re.M))
-    assert set(PARTITIONS) | set(data.SOURCES) <= rows
+    assert set(PARTITIONS) | set(data.DATASETS) <= rows
 
 
 def test_the_figures_are_there_and_small() -> None:

@@ -26,9 +26,9 @@ from dragfl.data.partitions import (
     Shards,
     SortedShards,
     Split,
-    deal,
     label_counts,
-    summary,
+    partition_dataset,
+    summarize_split,
 )
 from dragfl.errors import DataError, SpecError
 from dragfl.rng import rng
@@ -85,7 +85,7 @@ def test_label_mod_of_emnist_over_40_clients() -> None:
     """Labels 40..46 wrap to clients 0..6: 33 clients with one class, 7 with two."""
     split = LabelMod(q=1.0)(EMNIST, 40, gen())
     assert held(split, EMNIST) == [0, 33, 7]
-    assert set(split.of(3) % 47) == {3, 43}
+    assert set(split.samples_of(3) % 47) == {3, 43}
 
 
 def test_label_mod_with_q_one_over_m_is_even() -> None:
@@ -122,8 +122,8 @@ def test_shards_deal_two_shards_each() -> None:
 def test_gamma_similarity_ends() -> None:
     apart, alike = GammaSimilarity(0.0)(CIFAR, 20, gen()), GammaSimilarity(1.0)(CIFAR, 20, gen())
     assert held(apart, CIFAR) == [0, 20] and set(apart.sizes) == {2500}
-    assert summary(alike, CIFAR, 10).total_variation < 0.03
-    middle = summary(GammaSimilarity(0.5)(CIFAR, 20, gen()), CIFAR, 10)
+    assert summarize_split(alike, CIFAR, 10).total_variation < 0.03
+    middle = summarize_split(GammaSimilarity(0.5)(CIFAR, 20, gen()), CIFAR, 10)
     assert abs(middle.total_variation - 0.45) < 0.02  # half of the one-class distance 0.9
 
 
@@ -133,8 +133,8 @@ def test_gamma_similarity_sizes_differ_by_at_most_one() -> None:
 
 
 def test_dirichlet_client_keeps_equal_sizes_and_small_a_is_skewed() -> None:
-    skewed = summary(DirichletClient(a=0.1)(EMNIST, 40, gen()), EMNIST, 47)
-    even = summary(DirichletClient(a=1000.0)(EMNIST, 40, gen()), EMNIST, 47)
+    skewed = summarize_split(DirichletClient(a=0.1)(EMNIST, 40, gen()), EMNIST, 47)
+    even = summarize_split(DirichletClient(a=1000.0)(EMNIST, 40, gen()), EMNIST, 47)
     assert (skewed.size_min, skewed.size_max) == (2820, 2820)
     assert skewed.total_variation > 0.7 > 0.1 > even.total_variation
 
@@ -161,7 +161,7 @@ def test_dirichlet_class_large_a_is_even() -> None:
 
 def test_quantity_skew_changes_sizes_and_not_labels() -> None:
     split = QuantitySkew(a=0.5, min_size=200)(CIFAR, 20, gen())
-    found = summary(split, CIFAR, 10)
+    found = summarize_split(split, CIFAR, 10)
     assert found.size_min >= 200 and found.size_max > 4 * found.size_median
     assert found.total_variation < 0.1
     assert set(QuantitySkew(sigma=0.0)(CIFAR, 20, gen()).sizes) == {2500}
@@ -171,9 +171,9 @@ def test_by_group_never_cuts_a_group() -> None:
     groups = np.array([7, 7, 3, 9, 3, 9, 9])
     labels = np.array([0, 1, 0, 1, 0, 1, 0])
     split = ByGroup()(labels, 3, gen(), groups)
-    assert [sorted(split.of(m).tolist()) for m in range(3)] == [[2, 4], [0, 1], [3, 5, 6]]
+    assert [sorted(split.samples_of(m).tolist()) for m in range(3)] == [[2, 4], [0, 1], [3, 5, 6]]
     two = ByGroup()(labels, 2, gen(), groups)
-    assert [len(set(groups[two.of(m)])) for m in range(2)] in ([2, 1], [1, 2])
+    assert [len(set(groups[two.samples_of(m)])) for m in range(2)] in ([2, 1], [1, 2])
     with pytest.raises(DataError, match=r"only 3 groups; set clients.total to 3"):
         ByGroup()(labels, 4, gen(), groups)
     with pytest.raises(DataError, match="no groups"):
@@ -184,34 +184,34 @@ def test_deal_reads_groups_and_leaves_the_root_rows_out() -> None:
     x = torch.zeros(8, 1)
     y = torch.tensor([0, 1] * 4)
     dataset = Dataset("t", x, y, x, y, 2, groups=torch.tensor([0, 0, 1, 1, 2, 2, 3, 3]))
-    assert deal(dataset, ByGroup(), 4, gen()).of(2).tolist() == [4, 5]
+    assert partition_dataset(dataset, ByGroup(), 4, gen()).samples_of(2).tolist() == [4, 5]
     rows = np.array([1, 3, 5, 6])
-    split = deal(dataset, ByGroup(), 4, gen(), rows)
-    assert [split.of(m).tolist() for m in range(4)] == [[1], [3], [5], [6]]
-    virtual = deal(dataset, Resampled(k=2), 100, gen(), rows)
-    assert set(np.concatenate([virtual.of(m) for m in range(100)])) == {1, 3, 5, 6}
+    split = partition_dataset(dataset, ByGroup(), 4, gen(), rows)
+    assert [split.samples_of(m).tolist() for m in range(4)] == [[1], [3], [5], [6]]
+    virtual = partition_dataset(dataset, Resampled(k=2), 100, gen(), rows)
+    assert set(np.concatenate([virtual.samples_of(m) for m in range(100)])) == {1, 3, 5, 6}
 
 
 def test_resampled_needs_no_memory_for_a_million_clients() -> None:
     tracemalloc.start()
     split = Resampled(k=20)(CIFAR[:5000], 1_000_000, gen())
     sizes = split.sizes
-    chosen = split.of(999_999)
+    chosen = split.samples_of(999_999)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000
     assert split.clients == 1_000_000 and sizes.shape == (1_000_000,) and sizes[123] == 20
-    assert len(set(chosen)) == 20 and chosen.tolist() == split.of(999_999).tolist()
-    assert chosen.tolist() != split.of(999_998).tolist()
-    assert summary(split, CIFAR[:5000], 10).samples == 20_000_000
+    assert len(set(chosen)) == 20 and chosen.tolist() == split.samples_of(999_999).tolist()
+    assert chosen.tolist() != split.samples_of(999_998).tolist()
+    assert summarize_split(split, CIFAR[:5000], 10).samples == 20_000_000
 
 
 def test_resampled_with_a_class_mix() -> None:
     split = Resampled(k=30, a=0.05)(CIFAR[:1000], 500, gen())
-    assert all(len(set(split.of(m))) == 30 for m in range(50))
-    assert summary(split, CIFAR[:1000], 10).total_variation > 0.6
+    assert all(len(set(split.samples_of(m))) == 30 for m in range(50))
+    assert summarize_split(split, CIFAR[:1000], 10).total_variation > 0.6
     whole = Resampled(k=1000, a=0.05)(CIFAR[:1000], 2, gen())
-    assert sorted(whole.of(1).tolist()) == list(range(1000))
+    assert sorted(whole.samples_of(1).tolist()) == list(range(1000))
 
 
 SOME = [
@@ -293,7 +293,7 @@ def test_too_many_clients_and_none(partition: Any) -> None:
 def test_summary_by_hand() -> None:
     """Labels 0 0 0 1; clients {0,0} and {0,1}. Global mix (3/4, 1/4); distances 1/4 and 1/4."""
     split = Split.from_parts([np.array([0, 1]), np.array([2, 3])])
-    found = summary(split, np.array([0, 0, 0, 1]), 2)
+    found = summarize_split(split, np.array([0, 0, 0, 1]), 2)
     assert (found.size_min, found.size_median, found.size_max) == (2, 2.0, 2)
     assert (found.classes_min, found.classes_median, found.classes_max) == (1, 1.5, 2)
     assert found.total_variation == pytest.approx(0.25)
@@ -303,9 +303,9 @@ def test_summary_by_hand() -> None:
 def test_draws_are_pinned() -> None:
     """A change of these numbers changes every user's split: never in a patch release."""
     y = np.arange(12) % 3
-    assert IID()(y, 3, rng(0, "partition")).of(0).tolist() == PINNED_IID
-    assert DirichletClient(a=0.5)(y, 3, rng(0, "partition")).of(0).tolist() == PINNED_DIRICHLET
-    assert Resampled(k=4)(y, 3, rng(0, "partition")).of(2).tolist() == PINNED_RESAMPLED
+    assert IID()(y, 3, rng(0, "partition")).samples_of(0).tolist() == PINNED_IID
+    assert DirichletClient(a=0.5)(y, 3, rng(0, "partition")).samples_of(0).tolist() == PINNED_DIRICHLET
+    assert Resampled(k=4)(y, 3, rng(0, "partition")).samples_of(2).tolist() == PINNED_RESAMPLED
 
 
 PINNED_IID = [3, 1, 11, 6]

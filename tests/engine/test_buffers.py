@@ -49,7 +49,7 @@ def become(module: nn.Module, w: Tensor, buffers: Tensor) -> nn.Module:
 
 
 def batches(simulation: Simulation, t: int, client: int) -> list[Any]:
-    mine = simulation.federation.split.of(client)
+    mine = simulation.federation.split.samples_of(client)
     return [mine[rows] for rows in rng(3, "batch", t, client).integers(0, len(mine), (2, 5))]
 
 
@@ -246,7 +246,7 @@ class TestCorrections:
         w, before = simulation.state.w, simulation.state.buffers
         simulation.step()
         dataset, split = simulation.experiment.dataset, simulation.federation.split
-        full = [gradient(become(network(), w, before), dataset, split.of(m)) for m in range(6)]
+        full = [gradient(become(network(), w, before), dataset, split.samples_of(m)) for m in range(6)]
         torch.testing.assert_close(simulation.state.correction.c, torch.stack(full).mean(0), **CLOSE)
         buffers = [train_by_hand(simulation, w, before, 0, m)[1] for m in range(6)]
         torch.testing.assert_close(simulation.state.buffers, torch.stack(buffers).mean(0), **CLOSE)
@@ -263,7 +263,9 @@ class TestCorrections:
         w0, before = simulation.state.w, simulation.state.buffers
         simulation.step()
         dataset, split = simulation.experiment.dataset, simulation.federation.split
-        c = torch.stack([gradient(become(network(), w0, before), dataset, split.of(m)) for m in range(6)]).mean(0)
+        c = torch.stack([gradient(become(network(), w0, before), dataset, split.samples_of(m)) for m in range(6)]).mean(
+            0
+        )
         ends, buffers = [], []
         for m in range(6):
             module, w = become(network(), w0, before), w0.clone()

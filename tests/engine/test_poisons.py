@@ -82,7 +82,7 @@ def by_hand(run: Played, t: int, client: int, x: Tensor, y: Tensor) -> Tensor:
 
 
 def own(run: Played, client: int) -> tuple[Tensor, Tensor]:
-    dataset, mine = run.simulation.federation.worker.dataset, run.simulation.federation.split.of(client)
+    dataset, mine = run.simulation.federation.worker.dataset, run.simulation.federation.split.samples_of(client)
     return dataset.x[mine], dataset.y[mine]
 
 

@@ -23,7 +23,7 @@ def rooted(experiment: Load, **root: Any) -> dragfl.runs.simulation.Simulation:
 
 
 def held(simulation: Any) -> np.ndarray:
-    return np.concatenate([simulation.federation.split.of(m) for m in range(6)])
+    return np.concatenate([simulation.federation.split.samples_of(m) for m in range(6)])
 
 
 def rows_of(simulation: Any, x: torch.Tensor) -> list[int]:

@@ -28,7 +28,7 @@ def labels(simulation: Simulation) -> torch.Tensor:
 
 
 def held(simulation: Simulation) -> np.ndarray:
-    return np.concatenate([simulation.federation.split.of(m) for m in range(6)])
+    return np.concatenate([simulation.federation.split.samples_of(m) for m in range(6)])
 
 
 def chosen(size: int = 200) -> torch.Tensor:
@@ -77,7 +77,7 @@ def test_cleaning_removes_the_wrong_ones_first(experiment: Load) -> None:
     noisy = rooted(experiment, size=800, noise=0.25)
     clean = rooted(experiment, size=800, noise=0.25, clean="confident")
     truth = digits.y[chosen(800)]
-    keep = root_data.confident(digits.inputs(digits.x[chosen(800)]), labels(noisy), 10, rng(3, "root clean"))
+    keep = root_data.confident_samples(digits.inputs(digits.x[chosen(800)]), labels(noisy), 10, rng(3, "root clean"))
     assert torch.equal(labels(clean), labels(noisy)[keep])
     assert torch.equal(clean.federation.worker.root[0], digits.x[chosen(800)][keep])
     wrong = labels(noisy) != truth

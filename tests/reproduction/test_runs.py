@@ -140,7 +140,7 @@ def test_a_panel_without_data_is_skipped_with_the_reason(
         tried.append(name)
         raise DataError(f"dataset {name}: not found, and nothing brought it. Tried:\n  - everything")
 
-    monkeypatch.setattr(data, "whereabouts", lambda name: f"not here: dragfl data get {name}")
+    monkeypatch.setattr(data, "describe_location", lambda name: f"not here: dragfl data get {name}")
     monkeypatch.setattr(data.data, "load", nothing)
     assert main(["paper", "fig3a", "fig3b", "--quick"]) == 3
     assert tried == ["mnist", "emnist47", "emnist"]  # each once, for both panels
@@ -154,7 +154,7 @@ def test_what_stands_in_for_emnist(monkeypatch: pytest.MonkeyPatch) -> None:
     """EMNIST where it is at hand; in a quick look MNIST, which registries have, rather than a long download."""
     here: set[str] = set()
     fetched: list[str] = []
-    monkeypatch.setattr(data, "whereabouts", lambda name: "here" if name in here else "not here")
+    monkeypatch.setattr(data, "describe_location", lambda name: "here" if name in here else "not here")
     monkeypatch.setattr(data.data, "load", lambda name, progress=None: fetched.append(name))
     assert data.Finder(quick=True).find(panel.load("fig3a")).dataset == "mnist" and fetched == ["mnist"]
     here.add("emnist47")

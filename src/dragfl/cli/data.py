@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragfl.data.dataset import Dataset
-    from dragfl.data.partitions import Shares
+    from dragfl.data.partitions import ClientSplit
 
 ROWS = 20  # clients listed one by one
 
@@ -49,10 +49,10 @@ def list_(args: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from dragfl.data import ABOUT, SOURCES
-    from dragfl.data.obtain import whereabouts
+    from dragfl.data import DATASETS
+    from dragfl.data.locate import describe_location
 
-    found = {name: {"about": ABOUT[name], "where": whereabouts(name)} for name in SOURCES}
+    found = {name: {"about": about, "where": describe_location(name)} for name, about in DATASETS.items()}
     if args.json:
         print(json.dumps(found))
         return 0
@@ -69,14 +69,14 @@ def list_(args: argparse.Namespace) -> int:
 
 def get(args: argparse.Namespace) -> int:
     from dragfl import data
-    from dragfl.data.obtain import whereabouts
+    from dragfl.data.locate import describe_location
 
     for name in args.names:
         with Fetching(quiet=args.quiet) as progress:
             dataset = data.load(name, progress)
         if not args.quiet:
             parts = f"{len(dataset.y):,} + {len(dataset.test_y):,} of {'x'.join(map(str, dataset.shape))}"
-            where = f"verified, {whereabouts(name)}" if name in data.SOURCES else "read"
+            where = f"verified, {describe_location(name)}" if name in data.DATASETS else "read"
             print(f"{name}: {parts}, {dataset.classes} classes; {where}")
     return 0
 
@@ -108,11 +108,11 @@ class Fetching:
 
 
 def show(args: argparse.Namespace) -> int:
-    from dragfl.data.partitions import summary
+    from dragfl.data.partitions import summarize_split
 
     with Fetching(quiet=args.json) as progress:
         dataset, split, title = _spec(args, progress) if args.what.endswith(".toml") else _named(args, progress)
-    facts = summary(split, dataset.y.cpu().numpy(), dataset.classes)
+    facts = summarize_split(split, dataset.y.cpu().numpy(), dataset.classes)
     if args.json:
         print(json.dumps({"dataset": dataset.name, "split": title, **vars(facts)}))
     else:
@@ -123,7 +123,7 @@ def show(args: argparse.Namespace) -> int:
     return 0
 
 
-def _spec(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, Shares, str]:
+def _spec(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, ClientSplit, str]:
     """What a run of the experiment would see: the root data are taken out as in a run."""
     from dragfl.build import deal, load_dataset
     from dragfl.config.spec import load
@@ -135,15 +135,19 @@ def _spec(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, Shares
     return dataset, split, _describe(experiment.partition)
 
 
-def _named(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, Shares, str]:
+def _named(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, ClientSplit, str]:
     from dragfl import data
     from dragfl.config.registry import build
-    from dragfl.data.partitions import PARTITIONS, deal
+    from dragfl.data.partitions import PARTITIONS, partition_dataset
     from dragfl.rng import rng
 
     partition = build("--partition", parse_partition(args.partition), PARTITIONS, ("__call__",), key="kind")
     dataset = data.load(args.what, progress)
-    return dataset, deal(dataset, partition, args.clients, rng(args.seed, "partition")), _describe(partition)
+    return (
+        dataset,
+        partition_dataset(dataset, partition, args.clients, rng(args.seed, "partition")),
+        _describe(partition),
+    )
 
 
 def parse_partition(text: str) -> dict[str, Any]:
@@ -181,15 +185,15 @@ def _describe(partition: Any) -> str:
     return f"{table['kind']}({settings})" if settings else str(table["kind"])
 
 
-def _print_tables(dataset: Dataset, split: Shares, title: str) -> None:
+def _print_tables(dataset: Dataset, split: ClientSplit, title: str) -> None:
     import numpy as np
     from rich.console import Console
     from rich.table import Table
 
-    from dragfl.data.partitions import label_counts, summary
+    from dragfl.data.partitions import label_counts, summarize_split
 
     labels = dataset.y.cpu().numpy()
-    facts = summary(split, labels, dataset.classes)
+    facts = summarize_split(split, labels, dataset.classes)
     names = dataset.class_names or tuple(str(label) for label in range(dataset.classes))
     shown = range(min(split.clients, ROWS))
     counts = label_counts(split, labels, dataset.classes, shown)
@@ -213,18 +217,18 @@ def _print_tables(dataset: Dataset, split: Shares, title: str) -> None:
     )
 
 
-def _draw(args: argparse.Namespace, dataset: Dataset, split: Shares, title: str) -> list[Path]:
-    from dragfl.data import pictures
+def _draw(args: argparse.Namespace, dataset: Dataset, split: ClientSplit, title: str) -> list[Path]:
+    from dragfl.data import plots
     from dragfl.rng import rng
 
-    pictures.require_matplotlib()
+    plots.require_matplotlib()
     args.out.mkdir(parents=True, exist_ok=True)
     word = "".join(c if c.isalnum() or c in "._-" else "-" for c in title.replace("=", "").replace(", ", "-"))
     holds = args.out / f"data-{dataset.name}-{word.strip('-')}.png"
     headline = f"{dataset.name}, {title}, {split.clients:,} clients"
-    pictures.who_holds_what(dataset, split, headline).savefig(holds, dpi=150)
+    plots.plot_label_distribution(dataset, split, headline).savefig(holds, dpi=150)
     if len(dataset.shape) != 3:
         return [holds]
     samples = args.out / f"data-{dataset.name}-samples.png"
-    pictures.contact_sheet(dataset, rng(args.seed, "contact sheet")).savefig(samples, dpi=150)
+    plots.plot_samples(dataset, rng(args.seed, "contact sheet")).savefig(samples, dpi=150)
     return [holds, samples]

@@ -54,7 +54,7 @@ def rows(kind: str) -> list[tuple[str, str, str]]:
             for sheet in sheets()
         ]
     if kind == "datasets":
-        return [(name, data.ABOUT.get(name, ""), "") for name in data.SOURCES]
+        return [(name, about, "") for name, about in data.DATASETS.items()]
     registries: dict[str, Mapping[str, Any]] = {
         "corrections": algorithms.PARTS["correction"],
         "aggregates": algorithms.PARTS["aggregate"],

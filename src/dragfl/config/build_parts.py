@@ -38,11 +38,11 @@ class Model:
 def make_dataset(given: Any) -> Any:
     if isinstance(given, str):
         kind, colon, _ = given.partition(":")
-        if not colon and given not in data.SOURCES:
-            raise SpecError(f"data.dataset: unknown dataset '{given}'{nearest(given, data.SOURCES)}")
+        if not colon and given not in data.DATASETS:
+            raise SpecError(f"data.dataset: unknown dataset '{given}'{nearest(given, data.DATASETS)}")
         if kind == "object":
             raise SpecError(f"data.dataset: {given} stands for a Dataset that was given from Python; give it again")
-        if colon and kind not in data.FILES:
+        if colon and kind not in data.FILE_KINDS:
             import_object("data.dataset", given)
     elif not hasattr(given, "inputs"):
         raise SpecError(f"data.dataset: {type(given).__name__} is neither a name nor a dragfl Dataset")

@@ -1,4 +1,4 @@
-"""Datasets by name, their split into clients, and the trusted root data."""
+"""Datasets by name, their partition over clients, and the trusted root data."""
 
 from __future__ import annotations
 
@@ -9,17 +9,9 @@ from dragfl.errors import SpecError, nearest
 
 if TYPE_CHECKING:
     from dragfl.data.dataset import Dataset
-    from dragfl.data.fetch import Progress
+    from dragfl.data.download import Progress
 
-SOURCES = {  # name -> module with `load(progress) -> Dataset`
-    "digits": "dragfl.data.sources.digits",
-    "emnist": "dragfl.data.sources.emnist",
-    "emnist47": "dragfl.data.sources.emnist47",
-    "cifar10": "dragfl.data.sources.cifar10",
-    "mnist": "dragfl.data.sources.mnist",
-    "fashion_mnist": "dragfl.data.sources.fashion_mnist",
-}
-ABOUT = {
+DATASETS = {  # name -> description; the module dragfl.data.sources.NAME has `load(progress) -> Dataset`
     "digits": "1,438 + 359 grey 8x8 digits, 10 classes; comes with dragfl",
     "emnist": "EMNIST balanced: 112,800 + 18,800 grey 28x28 letters and digits, 47 classes",
     "emnist47": "93,629 + 4,700 EMNIST images of the same 47 classes; not the official split",
@@ -27,23 +19,22 @@ ABOUT = {
     "mnist": "MNIST: 60,000 + 10,000 grey 28x28 digits, 10 classes",
     "fashion_mnist": "Fashion-MNIST: 60,000 + 10,000 grey 28x28 articles of clothing, 10 classes",
 }
-FILES = ("npz", "idx")  # `npz:PATH` and `idx:FOLDER`: a user's own files
+FILE_KINDS = ("npz", "idx")  # `npz:PATH` and `idx:FOLDER`: files of the user
 
 
 def load(name: str | Dataset, progress: Progress | None = None) -> Dataset:
-    """The dataset of this name, of the files `npz:PATH` or `idx:FOLDER`, or the dataset given itself.
+    """Load a dataset by name or from files (`npz:PATH`, `idx:FOLDER`); a Dataset is returned as it is.
 
-    Looked for in the folders of DRAGFL_DATA, in the cache, then fetched; `progress(what, done, total)` is
-    told of it.
+    Searches the folders of DRAGFL_DATA and the cache, then downloads; calls `progress(what, done, total)` meanwhile.
     """
     if not isinstance(name, str):
         return name
     kind, colon, where = name.partition(":")
-    if colon and kind in FILES:
-        from dragfl.data.sources import own
+    if colon and kind in FILE_KINDS:
+        from dragfl.data.sources import user_files
 
-        return own.load_npz(where) if kind == "npz" else own.load_idx(where)
-    if name not in SOURCES:
-        raise SpecError(f"unknown dataset '{name}'{nearest(name, [*SOURCES, 'npz:PATH', 'idx:FOLDER'])}")
-    dataset: Dataset = import_module(SOURCES[name]).load(progress)
+        return user_files.load_npz(where) if kind == "npz" else user_files.load_idx(where)
+    if name not in DATASETS:
+        raise SpecError(f"unknown dataset '{name}'{nearest(name, [*DATASETS, 'npz:PATH', 'idx:FOLDER'])}")
+    dataset: Dataset = import_module(f"dragfl.data.sources.{name}").load(progress)
     return dataset

@@ -1,7 +1,7 @@
-"""The trusted root data: which samples, with what mistakes, and how it is cleaned before use.
+"""The trusted root data: sampling, label noise, and filtering by confident learning.
 
-All functions are pure in (x, y, rng). The order in a run is `choose`, then `label_noise` where an experiment studies
-it, then `confident`.
+All functions are pure in (x, y, rng). A run calls `sample_root`, then `add_label_noise` if `root.noise` is set, then
+`confident_samples` if the root data are filtered.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def choose(
+def sample_root(
     labels: NDArray[np.int64],
     size: int,
     rng: np.random.Generator,
     bias: float | None = None,
-    favourite: int = 0,
+    biased_class: int = 0,
 ) -> NDArray[np.int64]:
-    """`size` sorted sample indices, uniform; with `bias`, that share of them is of the `favourite` class.
+    """Draw `size` sorted sample indices, uniformly; with `bias`, that fraction of them has the label `biased_class`.
 
-    X. Cao et al., FLTrust, NDSS 2021: bias p = 1/L is (near) no bias, p = 1 a root set of one class only.
+    X. Cao et al., FLTrust, NDSS 2021: bias p = 1/L is close to no bias, p = 1 is a root set of one class.
     """
     if not 0 < size <= len(labels):
         raise DataError(f"root.size: {size} of {len(labels)} samples; give a number from 1 to {len(labels)}")
@@ -36,19 +36,19 @@ def choose(
         return np.sort(rng.choice(len(labels), size, replace=False))
     if not 0 <= bias <= 1:
         raise SpecError(f"root.bias: {bias!r}; give a number from 0 to 1")
-    here, others = np.flatnonzero(labels == favourite), np.flatnonzero(labels != favourite)
+    here, others = np.flatnonzero(labels == biased_class), np.flatnonzero(labels != biased_class)
     count = round(bias * size)
     if count > len(here) or size - count > len(others):
         raise DataError(
-            f"root.bias: {bias:g} of {size} samples asks for {count} of class {favourite} and {size - count} others, "
+            f"root.bias: {bias:g} of {size} samples needs {count} of class {biased_class} and {size - count} others, "
             f"there are {len(here)} and {len(others)}; lower root.size or change root.bias"
         )
     chosen = [rng.choice(here, count, replace=False), rng.choice(others, size - count, replace=False)]
     return np.sort(np.concatenate(chosen))
 
 
-def label_noise(y: Tensor, classes: int, rate: float, rng: np.random.Generator) -> Tensor:
-    """Labels of which a share `rate` is replaced by another class, uniformly: how good must a root set be?"""
+def add_label_noise(y: Tensor, classes: int, rate: float, rng: np.random.Generator) -> Tensor:
+    """Replace a fraction `rate` of the labels by another class, drawn uniformly."""
     if not 0 <= rate <= 1 or classes < 2:
         raise SpecError(f"label noise: rate={rate!r} of {classes} classes; give a rate from 0 to 1 and 2 classes")
     rows = torch.from_numpy(rng.choice(len(y), round(rate * len(y)), replace=False))
@@ -58,10 +58,10 @@ def label_noise(y: Tensor, classes: int, rate: float, rng: np.random.Generator) 
     return out
 
 
-def principal(x: Tensor, rng: np.random.Generator, components: int = 40) -> Tensor:
-    """(n, components) projections of the inputs on their main directions, the widest with deviation 3.
+def principal_components(x: Tensor, rng: np.random.Generator, components: int = 40) -> Tensor:
+    """(n, components) principal components of the inputs, scaled so that the first has standard deviation 3.
 
-    Found by two rounds of subspace iteration from a random start: N. Halko, P.-G. Martinsson, J. A. Tropp, Finding
+    Computed by randomized subspace iteration: N. Halko, P.-G. Martinsson, J. A. Tropp, Finding
     Structure with Randomness, SIAM Review 2011.
     """
     flat = x.detach().reshape(len(x), -1).float()
@@ -70,19 +70,19 @@ def principal(x: Tensor, rng: np.random.Generator, components: int = 40) -> Tens
     basis = torch.from_numpy(rng.standard_normal((flat.shape[1], min(components + 10, *flat.shape)))).float()
     for _ in range(3):
         basis = torch.linalg.qr(flat.T @ (flat @ basis)).Q
-    seen: Tensor = flat @ basis
-    seen = seen @ torch.linalg.svd(seen, full_matrices=False).Vh[:components].T
-    scaled: Tensor = seen * (3.0 / seen.std(0).max().clamp_min(1e-12))
+    projected: Tensor = flat @ basis
+    projected = projected @ torch.linalg.svd(projected, full_matrices=False).Vh[:components].T
+    scaled: Tensor = projected * (3.0 / projected.std(0).max().clamp_min(1e-12))
     return scaled
 
 
-def out_of_fold(x: Tensor, y: Tensor, classes: int, rng: np.random.Generator, folds: int = 5) -> Tensor:
-    """(n, classes) probabilities, each row from a softmax regression that never saw it. x: (n, ...) floats.
+def out_of_fold_probabilities(x: Tensor, y: Tensor, classes: int, rng: np.random.Generator, folds: int = 5) -> Tensor:
+    """(n, classes) probabilities, each row from a softmax regression trained on the other folds. x: (n, ...) floats.
 
-    Folds hold the same share of every class. The classifier sees the principal components only and takes few steps:
-    too weak to learn wrong labels by heart, which is what is wanted.
+    Folds are stratified by class. The classifier uses the principal components only and takes few steps, so that it
+    does not memorise wrong labels.
     """
-    seen = functional.pad(principal(x, rng), (0, 1), value=1.0)  # the last column is the offset
+    features = functional.pad(principal_components(x, rng), (0, 1), value=1.0)  # the last column is the intercept
     order = rng.permutation(len(y))
     order = order[np.argsort(y.numpy()[order], kind="stable")]
     fold = torch.empty(len(y), dtype=torch.int64)
@@ -90,7 +90,7 @@ def out_of_fold(x: Tensor, y: Tensor, classes: int, rng: np.random.Generator, fo
     out = torch.empty(len(y), classes)
     for k in range(folds):
         train, test = fold != k, fold == k
-        out[test] = (seen[test] @ _softmax_regression(seen[train], y[train], classes)).softmax(1)
+        out[test] = (features[test] @ _softmax_regression(features[train], y[train], classes)).softmax(1)
     return out
 
 
@@ -106,13 +106,12 @@ def _softmax_regression(x: Tensor, y: Tensor, classes: int, steps: int = 100, lr
     return weight
 
 
-def doubtful(probability: Tensor, y: Tensor) -> Tensor:
-    """(n,) true where confident learning puts a sample off the diagonal of the joint of given and true labels.
+def likely_mislabeled(probability: Tensor, y: Tensor) -> Tensor:
+    """(n,) true where confident learning estimates a true label that differs from the given one.
 
-    The threshold of class j is the mean probability of j among samples labelled j. A sample's true label is the
-    likeliest of the classes whose threshold it reaches; it is doubtful if that is not the label given, and kept if
-    it reaches none. C. Northcutt, L. Jiang, I. Chuang, Confident Learning: Estimating Uncertainty in Dataset Labels,
-    JAIR 2021.
+    The threshold of class j is the mean probability of j among samples labelled j. The estimated label is the most
+    probable of the classes whose threshold the sample reaches; a sample that reaches none is kept. C. Northcutt,
+    L. Jiang, I. Chuang, Confident Learning: Estimating Uncertainty in Dataset Labels, JAIR 2021.
     """
     classes = probability.shape[1]
     member = functional.one_hot(y, classes).double()
@@ -123,21 +122,21 @@ def doubtful(probability: Tensor, y: Tensor) -> Tensor:
     return (best >= 0) & (label != y)
 
 
-def confident(x: Tensor, y: Tensor, classes: int, rng: np.random.Generator, folds: int = 5) -> Tensor:
-    """(n,) true for the root samples to keep: `root.clean = "confident"`, a vetted root set.
+def confident_samples(x: Tensor, y: Tensor, classes: int, rng: np.random.Generator, folds: int = 5) -> Tensor:
+    """(n,) true for the root samples to keep after confident learning.
 
-    Every class keeps at least its most believable sample, so cleaning never removes a class. Where classes are hard to
-    tell apart (CIFAR-10), good samples are dropped with the bad: give a larger root set there.
+    Every class keeps at least its most probable sample, so no class is removed. Where classes are hard to separate
+    (CIFAR-10), correct samples are dropped too: use a larger root set there.
     """
     if len(y) < folds:
         raise DataError(
             f"root.clean: {len(y)} root samples are fewer than {folds} folds; raise root.size or do not clean"
         )
-    probability = out_of_fold(x, y, classes, rng, folds)
-    keep = ~doubtful(probability, y)
-    own = probability.gather(1, y[:, None])[:, 0]
+    probability = out_of_fold_probabilities(x, y, classes, rng, folds)
+    keep = ~likely_mislabeled(probability, y)
+    given = probability.gather(1, y[:, None])[:, 0]
     for label in set(y.tolist()):
         rows = torch.nonzero(y == label)[:, 0]
         if not bool(keep[rows].any()):
-            keep[rows[own[rows].argmax()]] = True
+            keep[rows[given[rows].argmax()]] = True
     return keep

@@ -15,7 +15,7 @@ from torch import Tensor
 from dragfl.arithmetic import finite_rows
 from dragfl.config.tables import Clients, Range, Root
 from dragfl.data.dataset import Dataset
-from dragfl.data.partitions.split import Shares
+from dragfl.data.partitions.split import ClientSplit
 from dragfl.engine.aggregation import BlockResult, fold
 from dragfl.errors import SpecError
 from dragfl.rng import key, rng
@@ -93,7 +93,7 @@ class Worker:
         self,
         loop: Loop,
         dataset: Dataset,
-        split: Shares,
+        split: ClientSplit,
         root: tuple[Tensor, Tensor] | None,
         clients: Clients,
         root_spec: Root | None,
@@ -160,7 +160,7 @@ class Worker:
 
     def _samples(self, job: TrainTask, client: int) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
         """(inputs, labels, the client's rows of them); an attack that can be called spoils a copy of its own."""
-        x, y, mine = self.dataset.x, self.dataset.y, self.split.of(client)
+        x, y, mine = self.dataset.x, self.dataset.y, self.split.samples_of(client)
         poison: Any = self.attack
         if client not in job.attackers or not callable(poison):
             return x, y, mine

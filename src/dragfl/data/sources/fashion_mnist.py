@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragfl.data.dataset import Dataset
-from dragfl.data.obtain import Way, obtain, pin
-from dragfl.data.sources.four_idx import File, Files, tensors
+from dragfl.data.locate import Way, obtain, pin
+from dragfl.data.sources.idx_files import File, Files, tensors
 
 if TYPE_CHECKING:
     from dragfl.data.cache import Arrays
-    from dragfl.data.fetch import Progress
+    from dragfl.data.download import Progress
 
 FILES = Files(
     File(

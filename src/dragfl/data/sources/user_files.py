@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragfl.data.dataset import Dataset, from_tensors
-from dragfl.data.readers import read_idx, read_npz
+from dragfl.data.file_formats import read_idx, read_npz
 from dragfl.errors import DataError
 
 ALIASES = {  # the name used here, and others that are understood

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from dragfl.cli import data as command
-from dragfl.data import pictures
 from dragfl.errors import DataError, SpecError
 
 
@@ -74,7 +73,7 @@ def test_show_features_that_are_no_images(tmp_path: Path) -> None:
 
 
 def test_show_without_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(pictures, "find_spec", lambda _: None)
+    monkeypatch.setattr(plots, "find_spec", lambda _: None)
     with pytest.raises(SpecError, match=r"pip install 'dragfl\[report\]'"):
         run("show", "digits")
     assert "10 clients" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dragfl.data.partitions import Shares, label_counts, summary
+from dragfl.data.partitions import ClientSplit, label_counts, summarize_split
 from dragfl.errors import DataError, SpecError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def require_matplotlib() -> None:
         raise SpecError("pictures need matplotlib: pip install 'dragfl[report]'; the table above needs nothing more")
 
 
-def who_holds_what(dataset: Dataset, split: Shares, title: str) -> Figure:
+def plot_label_distribution(dataset: Dataset, split: ClientSplit, title: str) -> Figure:
     """A heat map of the label mix of each client, on one scale for all figures, with the clients' sizes above."""
     require_matplotlib()
     import matplotlib as mpl
@@ -38,7 +38,7 @@ def who_holds_what(dataset: Dataset, split: Shares, title: str) -> Figure:
     shown = np.arange(0, split.clients, step)
     labels = dataset.y.cpu().numpy()
     counts = label_counts(split, labels, dataset.classes, shown.tolist())
-    facts = summary(split, labels, dataset.classes)
+    facts = summarize_split(split, labels, dataset.classes)
     with mpl.rc_context(LOOK):
         height = 1.5 + min(max(0.115 * dataset.classes, 1.6), 6.0)
         figure = Figure(figsize=(min(max(2.2 + 0.12 * len(shown), 4.6), 8.0), height), layout="constrained")
@@ -78,7 +78,7 @@ def _ticks(cells: Any, shown: NDArray[np.int64], dataset: Dataset) -> None:
     cells.set_yticks(rows, [names[i] for i in rows], fontsize=6 if dataset.classes > 25 else 8)
 
 
-def contact_sheet(dataset: Dataset, rng: np.random.Generator, columns: int = 12) -> Figure:
+def plot_samples(dataset: Dataset, rng: np.random.Generator, columns: int = 12) -> Figure:
     """Random training samples, one row a class, upright; saved at 150 dots an inch a pixel is about a dot."""
     require_matplotlib()
     import matplotlib as mpl
