@@ -91,7 +91,7 @@ def test_nothing_is_run_or_written(capsys: Capture) -> None:
     [
         ({"root": "[root]\nsize = 1436"}, 3, "2 samples are too few for 5 clients"),
         ({"root": "[root]\nsize = 2000"}, 3, "root.size: 2000 of the 1438 train samples"),
-        ({"root": "[root]\nsize = 150\nbias = 1.0\nfavourite = 3"}, 3, "asks for 150 of class 3"),
+        ({"root": "[root]\nsize = 150\nbias = 1.0\nfavourite = 3"}, 3, "needs 150 of class 3"),
         ({"root": "[root]\nsise = 150"}, 2, "root.sise: unknown key 'sise'; did you mean 'size'?"),
         ({"partition": "{ kind = 'label_mud' }"}, 2, "did you mean 'label_mod'?"),
     ],

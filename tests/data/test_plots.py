@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dragfl.cli import data as command
+from dragfl.data import plots
 from dragfl.errors import DataError, SpecError
 
 

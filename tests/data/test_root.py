@@ -28,7 +28,7 @@ def test_choose_is_uniform_or_biased() -> None:
     assert (biased == 3).sum() == 60
     with pytest.raises(DataError, match=r"root.size: 2000"):
         sample_root(LABELS, 2000, rng(0, "root"))
-    with pytest.raises(DataError, match="asks for 300 of class 3"):
+    with pytest.raises(DataError, match="needs 300 of class 3"):
         sample_root(LABELS, 300, rng(0, "root"), bias=1.0, biased_class=3)
     with pytest.raises(SpecError, match=r"root.bias: 2"):
         sample_root(LABELS, 10, rng(0, "root"), bias=2)

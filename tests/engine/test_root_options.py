@@ -180,9 +180,9 @@ def test_settings_that_are_wrong_by_themselves(experiment: Load, root: dict[str,
     [
         (
             {"bias": 1.0, "favourite": 3},
-            r"asks for 200 of class 3 and 0 others, there are \d+ and \d+; lower root.size",
+            r"needs 200 of class 3 and 0 others, there are \d+ and \d+; lower root.size",
         ),
-        ({"bias": 0.5, "favourite": 12}, r"asks for 100 of class 12 and 100 others, there are 0 and 1438"),
+        ({"bias": 0.5, "favourite": 12}, r"needs 100 of class 12 and 100 others, there are 0 and 1438"),
         ({"size": 4, "clean": "confident"}, "4 root samples are fewer than 5 folds; raise root.size or do not clean"),
         ({"size": 1438}, "1438 of the 1438 train samples; choose a smaller root"),
     ],

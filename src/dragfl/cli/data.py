@@ -143,11 +143,8 @@ def _named(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, Clien
 
     partition = build("--partition", parse_partition(args.partition), PARTITIONS, ("__call__",), key="kind")
     dataset = data.load(args.what, progress)
-    return (
-        dataset,
-        partition_dataset(dataset, partition, args.clients, rng(args.seed, "partition")),
-        _describe(partition),
-    )
+    split = partition_dataset(dataset, partition, args.clients, rng(args.seed, "partition"))
+    return dataset, split, _describe(partition)
 
 
 def parse_partition(text: str) -> dict[str, Any]:
