@@ -62,7 +62,7 @@ def experiment(
         "evaluation": {"every": 1_000_000},
     }
     if root:
-        base["root"] = {"size": 1, "from": "test"}
+        base["root"] = {"size": 1, "source": "test"}
     return dragfl.load({**base, **tables})
 
 

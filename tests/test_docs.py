@@ -154,7 +154,7 @@ def fields(*kinds: type) -> dict[str, Any]:
             default = field.default
             if field.default_factory is not dataclasses.MISSING:
                 default = field.default_factory()
-            out["from" if (kind, field.name) == (sections.Root, "source") else field.name] = default
+            out[field.name] = default
     return out
 
 

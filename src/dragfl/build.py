@@ -143,7 +143,7 @@ def equip(experiment: Experiment, dataset: Dataset | None = None) -> tuple[Exper
         experiment.algorithm.aggregate,
         _suited(experiment.attack, dataset),
         info,
-        experiment.evaluation.block,
+        experiment.evaluation.batch_size,
         trainer,
     )
 
@@ -176,16 +176,16 @@ def choose_root(experiment: Experiment, dataset: Dataset) -> tuple[tuple[Tensor,
     x, y = (dataset.x, dataset.y) if spec.source == "train" else (dataset.test_x, dataset.test_y)
     if spec.size >= len(y):
         raise DataError(f"root.size: {spec.size} of the {len(y)} {spec.source} samples; choose a smaller root")
-    chosen = root_data.sample_root(y.cpu().numpy(), spec.size, rng(seed, "root"), spec.bias, spec.favourite)
+    chosen = root_data.sample_root(y.cpu().numpy(), spec.size, rng(seed, "root"), spec.bias, spec.biased_class)
     index = torch.from_numpy(chosen).to(y.device)
     root_x, root_y = x[index], y[index]
     if spec.noise:
         root_y = root_data.add_label_noise(root_y, dataset.classes, spec.noise, rng(seed, "root noise"))
-    if spec.clean == "confident":
+    if spec.filter == "confident":
         keep = root_data.confident_samples(dataset.inputs(root_x), root_y, dataset.classes, rng(seed, "root clean"))
         root_x, root_y = root_x[keep], root_y[keep]
         if not len(root_y):
-            raise DataError("root.clean: nothing of the root set is left; use more or better root data")
+            raise DataError("root.filter: nothing of the root set is left; use more or better root data")
     taken = spec.disjoint and spec.source == "train"
     return (root_x, root_y), np.delete(np.arange(len(dataset.y)), chosen) if taken else None
 

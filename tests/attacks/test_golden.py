@@ -116,8 +116,8 @@ def test_gaussian() -> None:
     own = np.full((20_000, 1), 5.0)
     noise = attacks.gaussian(own, 2.0, rng(0, "g"))
     assert noise.mean() == pytest.approx(0.0, abs=0.06) and noise.std() == pytest.approx(2.0, abs=0.04)
-    assert np.allclose(attacks.gaussian(own, 2.0, rng(0, "g"), how="add"), own + noise)
-    assert (attacks.gaussian(own, 0.0, rng(0, "g"), how="add") == own).all()
+    assert np.allclose(attacks.gaussian(own, 2.0, rng(0, "g"), mode="add"), own + noise)
+    assert (attacks.gaussian(own, 0.0, rng(0, "g"), mode="add") == own).all()
 
 
 def test_free_rider() -> None:

@@ -224,7 +224,7 @@ def test_weight_and_extra_stay_honest_and_go_with_the_update(experiment: Load) -
     assert view.own.extra.keys() == {"dc"} and view.own.weight.tolist() == [21.0, 21.0]
     lost = dragfl.simulate(
         experiment(
-            algorithm={"name": "scaffold"}, attack={"name": "non_finite", "attackers": 2, "where": "one"}, **ROOT
+            algorithm={"name": "scaffold"}, attack={"name": "non_finite", "attackers": 2, "coordinates": "one"}, **ROOT
         )
     )
     fewer = dragfl.simulate(experiment(algorithm={"name": "scaffold"}, **ROOT))
@@ -263,14 +263,14 @@ def test_optimised_attacks_do_no_less_than_fixed_ones(experiment: Load, attack: 
     ("table", "counts"),
     [
         ({"attackers": 2}, {0, 1, 2}),
-        ({"share": 1 / 3}, {0, 1, 2}),
+        ({"fraction": 1 / 3}, {0, 1, 2}),
         ({"attackers": 2, "redraw": True}, {2}),
-        ({"share": 2 / 3, "redraw": True}, {2}),
-        ({"attackers": 2, "redraw": True, "among": "all"}, {0, 1, 2}),
-        ({"share": 1 / 3, "redraw": True, "among": "all"}, {0, 1, 2}),
-        ({"attackers": 1, "among": "sampled"}, {0, 1, 2}),
+        ({"fraction": 2 / 3, "redraw": True}, {2}),
+        ({"attackers": 2, "redraw": True, "counted_in": "all"}, {0, 1, 2}),
+        ({"fraction": 1 / 3, "redraw": True, "counted_in": "all"}, {0, 1, 2}),
+        ({"attackers": 1, "counted_in": "sampled"}, {0, 1, 2}),
         ({"attackers": 6}, {3}),
-        ({"share": 0.0}, {0}),
+        ({"fraction": 0.0}, {0}),
     ],
 )
 def test_counted_among_all_or_among_the_sampled(experiment: Load, table: dict[str, Any], counts: set[int]) -> None:

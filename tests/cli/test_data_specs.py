@@ -41,10 +41,10 @@ def shown(capsys: Capture, *words: str) -> dict[str, Any]:
     [
         ("", 1438),
         ("[root]\nsize = 150", 1288),
-        ("[root]\nsize = 150\ndisjoint = true\nbias = 0.5\nfavourite = 3", 1288),
-        ("[root]\nsize = 150\nnoise = 0.4\nclean = 'confident'", 1288),
+        ("[root]\nsize = 150\ndisjoint = true\nbias = 0.5\nbiased_class = 3", 1288),
+        ("[root]\nsize = 150\nnoise = 0.4\nfilter = 'confident'", 1288),
         ("[root]\nsize = 150\ndisjoint = false", 1438),
-        ("[root]\nsize = 150\nfrom = 'test'", 1438),
+        ("[root]\nsize = 150\nsource = 'test'", 1438),
     ],
 )
 def test_root_data_are_taken_out_as_in_a_run(capsys: Capture, root: str, samples: int) -> None:
@@ -58,7 +58,7 @@ def test_root_data_are_taken_out_as_in_a_run(capsys: Capture, root: str, samples
 
 def test_the_table_is_of_the_run(capsys: Capture) -> None:
     """Client by client: the samples and the classes that the run trains on."""
-    written("[root]\nsize = 150\nbias = 0.5\nfavourite = 3")
+    written("[root]\nsize = 150\nbias = 0.5\nbiased_class = 3")
     assert main(["data", "show", "x.toml", "--no-figures"]) == 0
     said = capsys.readouterr().out
     split = dragfl.simulate(dragfl.load("x.toml")).federation.split
@@ -91,7 +91,7 @@ def test_nothing_is_run_or_written(capsys: Capture) -> None:
     [
         ({"root": "[root]\nsize = 1436"}, 3, "2 samples are too few for 5 clients"),
         ({"root": "[root]\nsize = 2000"}, 3, "root.size: 2000 of the 1438 train samples"),
-        ({"root": "[root]\nsize = 150\nbias = 1.0\nfavourite = 3"}, 3, "needs 150 of class 3"),
+        ({"root": "[root]\nsize = 150\nbias = 1.0\nbiased_class = 3"}, 3, "needs 150 of class 3"),
         ({"root": "[root]\nsise = 150"}, 2, "root.sise: unknown key 'sise'; did you mean 'size'?"),
         ({"partition": "{ kind = 'label_mud' }"}, 2, "did you mean 'label_mod'?"),
     ],

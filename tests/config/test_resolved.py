@@ -58,7 +58,7 @@ specs = st.fixed_dictionaries(
         "root": st.fixed_dictionaries(
             {"size": st.integers(1, 500)},
             optional={
-                "from": st.sampled_from(["train", "test"]),
+                "source": st.sampled_from(["train", "test"]),
                 "accumulate": st.booleans(),
                 "fixed_batch": st.integers(1, 9),
             },

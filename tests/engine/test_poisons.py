@@ -88,10 +88,10 @@ def own(run: Played, client: int) -> tuple[Tensor, Tensor]:
 
 FLIPS: list[tuple[dict[str, Any], Relabel]] = [
     ({}, lambda y, rows: 2 - y),
-    ({"how": "shift"}, lambda y, rows: (y + 1) % 3),
-    ({"how": "shift", "shift": 2}, lambda y, rows: (y + 2) % 3),
-    ({"how": "pair", "source": 0, "target": 2}, lambda y, rows: torch.where(y == 0, 2, y)),
-    ({"fraction": 0.5}, lambda y, rows: torch.where(torch.isin(torch.arange(len(y)), rows), 2 - y, y)),
+    ({"mode": "shift"}, lambda y, rows: (y + 1) % 3),
+    ({"mode": "shift", "shift": 2}, lambda y, rows: (y + 2) % 3),
+    ({"mode": "pair", "source": 0, "target": 2}, lambda y, rows: torch.where(y == 0, 2, y)),
+    ({"sample_fraction": 0.5}, lambda y, rows: torch.where(torch.isin(torch.arange(len(y)), rows), 2 - y, y)),
 ]
 
 
@@ -109,7 +109,7 @@ def test_label_flip(experiment: Load, settings: dict[str, Any], relabel: Relabel
             torch.testing.assert_close(run.updates[t][m], by_hand(run, t, m, x, spoilt), **CLOSE)
 
 
-@pytest.mark.parametrize("attack", [{"name": "label_flip"}, {"name": "dynamic_label_flip", "fraction": 0.5}])
+@pytest.mark.parametrize("attack", [{"name": "label_flip"}, {"name": "dynamic_label_flip", "sample_fraction": 0.5}])
 def test_the_honest_send_the_same_bits(experiment: Load, attack: dict[str, Any]) -> None:
     """In the first round, where every client starts from the same model with and without attackers."""
     everyone_has_all = {"partition": {"kind": "iid"}}
@@ -141,7 +141,7 @@ IMAGES: dict[str, Any] = {"data": {"dataset": "digits", "partition": {"kind": "i
 @pytest.mark.parametrize("copies", [False, True])
 def test_backdoor(experiment: Load, copies: bool) -> None:
     """A 2x2 square of value 9 at the top left and label 7 on a quarter of the samples; digits are stored in 0..16."""
-    settings = {"target": 7, "size": 2, "value": 9.0, "corner": "top left", "fraction": 0.25, "copies": copies}
+    settings = {"target": 7, "size": 2, "value": 9.0, "corner": "top left", "sample_fraction": 0.25, "copies": copies}
     run = played(experiment, {"name": "backdoor", "attackers": 2, **settings}, **IMAGES)
     for m in run.attackers:
         x, y = (value.clone() for value in own(run, m))
@@ -175,7 +175,7 @@ def test_attack_success_is_logged_at_every_evaluation(experiment: Load) -> None:
         experiment,
         {"name": "backdoor", "attackers": 2, "target": 4, "scale": 3.0},
         rounds=5,
-        evaluation={"every": 2, "block": 100},
+        evaluation={"every": 2, "batch_size": 100},
         clients={"local_steps": 10},
         **IMAGES,
     )
@@ -198,7 +198,7 @@ def test_label_flips_log_no_attack_success(experiment: Load) -> None:
 
 def test_model_replacement_opens_the_back_door(experiment: Load) -> None:
     """One attacker of ten, its update times the cohort, as in Bagdasaryan et al.: the mean is the attacker's model."""
-    attack = {"name": "backdoor", "attackers": 1, "target": 3, "scale": 10.0, "fraction": 0.5}
+    attack = {"name": "backdoor", "attackers": 1, "target": 3, "scale": 10.0, "sample_fraction": 0.5}
     changes = {"clients": {"total": 10, "local_steps": 20, "batch_size": 20}, "rounds": 8, **IMAGES}
     attacked = played(experiment, attack, **changes).records[-1].metrics
     weak = played(experiment, {**attack, "scale": 1.0}, **changes).records[-1].metrics
@@ -210,7 +210,7 @@ def test_model_replacement_opens_the_back_door(experiment: Load) -> None:
 @pytest.mark.parametrize(
     "attack",
     [
-        {"name": "label_flip", "fraction": 0.4},
+        {"name": "label_flip", "sample_fraction": 0.4},
         {"name": "dynamic_label_flip"},
         {"name": "backdoor", "target": 1, "scale": 2.0},
     ],
@@ -231,15 +231,15 @@ def test_stopped_and_resumed(experiment: Load, tmp_path: Path, attack: dict[str,
 @pytest.mark.parametrize(
     ("attack", "resolved"),
     [
-        ({"name": "label_flip"}, {"how": "mirror", "shift": 1, "fraction": 1.0}),
+        ({"name": "label_flip"}, {"mode": "mirror", "shift": 1, "sample_fraction": 1.0}),
         (
-            {"name": "label_flip", "how": "pair", "source": 1, "target": 2},
-            {"how": "pair", "shift": 1, "source": 1, "target": 2, "fraction": 1.0},
+            {"name": "label_flip", "mode": "pair", "source": 1, "target": 2},
+            {"mode": "pair", "shift": 1, "source": 1, "target": 2, "sample_fraction": 1.0},
         ),
-        ({"name": "dynamic_label_flip", "fraction": 1}, {"fraction": 1.0}),
+        ({"name": "dynamic_label_flip", "sample_fraction": 1}, {"sample_fraction": 1.0}),
         (
             {"name": "backdoor", "target": 2, "copies": True},
-            {"target": 2, "size": 3, "corner": "bottom right", "fraction": 0.5, "copies": True, "scale": 1.0},
+            {"target": 2, "size": 3, "corner": "bottom right", "sample_fraction": 0.5, "copies": True, "scale": 1.0},
         ),
     ],
 )
@@ -255,11 +255,14 @@ def test_resolved_and_back(attack: dict[str, Any], resolved: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("attack", "message"),
     [
-        ({"name": "label_flip", "fraction": 0.0}, "fraction=0.0; give a number above 0"),
-        ({"name": "dynamic_label_flip", "fraction": 1.2}, "fraction=1.2; give a number above 0 and at most 1"),
-        ({"name": "backdoor", "fraction": -1.0}, "fraction=-1.0"),
-        ({"name": "label_flip", "how": "pair", "source": 1}, "target=None; give a class from 0"),
-        ({"name": "label_flip", "how": "mirrored"}, "did you mean 'mirror'"),
+        ({"name": "label_flip", "sample_fraction": 0.0}, "sample_fraction=0.0; give a number above 0"),
+        (
+            {"name": "dynamic_label_flip", "sample_fraction": 1.2},
+            "sample_fraction=1.2; give a number above 0",
+        ),
+        ({"name": "backdoor", "sample_fraction": -1.0}, "sample_fraction=-1.0"),
+        ({"name": "label_flip", "mode": "pair", "source": 1}, "target=None; give a class from 0"),
+        ({"name": "label_flip", "mode": "mirrored"}, "did you mean 'mirror'"),
         ({"name": "label_flip", "sources": 1}, r"attack\.sources: unknown key 'sources'; did you mean 'source'"),
         ({"name": "backdoor", "scale": 0.0}, "scale=0.0; give a positive number"),
         ({"name": "backdoor", "target": -1}, "target=-1"),
@@ -274,9 +277,9 @@ def test_settings_that_are_wrong_by_themselves(experiment: Load, attack: dict[st
     ("attack", "message"),
     [
         ({"name": "backdoor", "target": 10}, r"attack\.target: 10; the data have classes 0 to 9"),
-        ({"name": "label_flip", "how": "pair", "source": 0, "target": 10}, "target=10; give a class from 0 to 9"),
-        ({"name": "label_flip", "how": "pair", "source": 11, "target": 0}, "source=11; give a class from 0 to 9"),
-        ({"name": "label_flip", "how": "shift", "shift": 20}, "shift=20 of 10 classes changes no label"),
+        ({"name": "label_flip", "mode": "pair", "source": 0, "target": 10}, "target=10; give a class from 0 to 9"),
+        ({"name": "label_flip", "mode": "pair", "source": 11, "target": 0}, "source=11; give a class from 0 to 9"),
+        ({"name": "label_flip", "mode": "shift", "shift": 20}, "shift=20 of 10 classes changes no label"),
         ({"name": "label_flip", "classes": 12}, r"attack\.classes: 12, but the data have 10 classes; leave it out"),
         ({"name": "backdoor", "value": 300.0}, r"attack\.value: 300; the images are stored as bytes"),
     ],

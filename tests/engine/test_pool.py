@@ -34,7 +34,7 @@ def digits(workers: int, **changes: Any) -> dragfl.Experiment:
         "root": {"size": 40},
         "clients": {"total": 14, "per_round": 11, "local_steps": [1, 3], "batch_size": 6, "lr": 0.05},
         "model": {"name": "logistic"},
-        "evaluation": {"every": 1, "block": 100},
+        "evaluation": {"every": 1, "batch_size": 100},
         "engine": {"block": 4, "workers": workers},
     }
     return dragfl.load(merged(tables, changes))

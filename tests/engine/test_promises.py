@@ -161,7 +161,7 @@ def test_suspicion_goes_to_the_client_behind_a_shuffled_row(parts: tuple[Any, ..
         ("aggregate", "fltrust", {"on_no_trust": "rooot"}),
         ("correction", "scaffold", {"option": "1"}),
         ("correction", "mime", {"weighting": "sample"}),
-        ("server", "extrapolate", {"report": "averag"}),
+        ("server", "adabest", {"report": "averag"}),
     ],
 )
 def test_a_misspelt_choice_is_told_in_python_too(kind: str, name: str, word: dict[str, str]) -> None:

@@ -48,7 +48,7 @@ def test_disjoint_false_leaves_the_clients_whole(experiment: Load, toy: dragfl.D
 
 
 def test_from_test_is_the_authors_leak(experiment: Load, toy: dragfl.Dataset) -> None:
-    simulation = rooted(experiment, **{"from": "test"})
+    simulation = rooted(experiment, source="test")
     assert len(set(rows_of(simulation, toy.test_x))) == 30
     assert sorted(held(simulation)) == list(range(144))
 
@@ -95,7 +95,8 @@ def test_a_range_of_steps_means_the_most(experiment: Load) -> None:
 
 
 @pytest.mark.parametrize(
-    ("root", "message"), [({"size": 144}, "144 of the 144 train"), ({"size": 60, "from": "test"}, "60 of the 60 test")]
+    ("root", "message"),
+    [({"size": 144}, "144 of the 144 train"), ({"size": 60, "source": "test"}, "60 of the 60 test")],
 )
 def test_too_large(experiment: Load, root: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=rf"root.size: {message} samples; choose a smaller root"):

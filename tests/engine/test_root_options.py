@@ -36,16 +36,16 @@ def chosen(size: int = 200) -> torch.Tensor:
     return torch.from_numpy(np.sort(rng(3, "root").choice(1438, size, replace=False)))
 
 
-@pytest.mark.parametrize(("bias", "favourite", "count"), [(0.3, 4, 60), (0.0, 0, 0), (1.0, 9, 100)])
-def test_bias(experiment: Load, bias: float, favourite: int, count: int) -> None:
-    simulation = rooted(experiment, bias=bias, favourite=favourite, size=100 if bias == 1.0 else 200)
-    assert int((labels(simulation) == favourite).sum()) == count
-    others = len(set(labels(simulation).tolist()) - {favourite})
+@pytest.mark.parametrize(("bias", "biased_class", "count"), [(0.3, 4, 60), (0.0, 0, 0), (1.0, 9, 100)])
+def test_bias(experiment: Load, bias: float, biased_class: int, count: int) -> None:
+    simulation = rooted(experiment, bias=bias, biased_class=biased_class, size=100 if bias == 1.0 else 200)
+    assert int((labels(simulation) == biased_class).sum()) == count
+    others = len(set(labels(simulation).tolist()) - {biased_class})
     assert others == (0 if bias == 1.0 else 9)
 
 
 def test_bias_is_still_of_the_data_and_apart_from_the_clients(experiment: Load) -> None:
-    simulation = rooted(experiment, bias=0.5, favourite=2)
+    simulation = rooted(experiment, bias=0.5, biased_class=2)
     digits = data.load("digits")
     rows = torch.from_numpy(np.setdiff1d(np.arange(1438), held(simulation)))
     assert len(rows) == 200
@@ -64,7 +64,7 @@ def test_noise_changes_that_share_of_the_labels(experiment: Load) -> None:
 
 @pytest.mark.parametrize("source", ["train", "test"])
 def test_noise_touches_neither_clients_nor_test_data(experiment: Load, source: str) -> None:
-    simulation = rooted(experiment, noise=1.0, **{"from": source})
+    simulation = rooted(experiment, noise=1.0, source=source)
     digits, kept = data.load("digits"), simulation.federation.worker.dataset
     assert torch.equal(kept.y, digits.y)
     assert torch.equal(kept.test_y, digits.test_y)
@@ -75,7 +75,7 @@ def test_cleaning_removes_the_wrong_ones_first(experiment: Load) -> None:
     """A quarter of 800 labels wrong: most of them go, and hardly any of the good ones."""
     digits = data.load("digits")
     noisy = rooted(experiment, size=800, noise=0.25)
-    clean = rooted(experiment, size=800, noise=0.25, clean="confident")
+    clean = rooted(experiment, size=800, noise=0.25, filter="confident")
     truth = digits.y[chosen(800)]
     keep = root_data.confident_samples(digits.inputs(digits.x[chosen(800)]), labels(noisy), 10, rng(3, "root clean"))
     assert torch.equal(labels(clean), labels(noisy)[keep])
@@ -87,26 +87,26 @@ def test_cleaning_removes_the_wrong_ones_first(experiment: Load) -> None:
 
 
 def test_cleaning_good_labels_keeps_them(experiment: Load) -> None:
-    assert len(labels(rooted(experiment, size=800, clean="confident"))) > 740
+    assert len(labels(rooted(experiment, size=800, filter="confident"))) > 740
 
 
 def test_what_cleaning_drops_is_not_given_to_clients(experiment: Load) -> None:
     """The server has looked at it: disjoint means all that was chosen."""
-    simulation = rooted(experiment, size=300, noise=0.5, clean="confident")
+    simulation = rooted(experiment, size=300, noise=0.5, filter="confident")
     assert len(labels(simulation)) < 300
     assert not set(chosen(300).tolist()) & set(held(simulation).tolist())
     assert len(held(simulation)) == 1438 - 300
 
 
 @pytest.mark.parametrize(
-    ("root", "shared"), [({"disjoint": False}, 1438), ({"disjoint": True}, 1238), ({"from": "test"}, 1438)]
+    ("root", "shared"), [({"disjoint": False}, 1438), ({"disjoint": True}, 1238), ({"source": "test"}, 1438)]
 )
 def test_disjoint(experiment: Load, root: dict[str, Any], shared: int) -> None:
     simulation = rooted(experiment, **root)
     assert len(held(simulation)) == len(set(held(simulation).tolist())) == shared
 
 
-OPTIONS = {"noise": 0.3, "clean": "confident", "bias": 0.2, "favourite": 5}
+OPTIONS = {"noise": 0.3, "filter": "confident", "bias": 0.2, "biased_class": 5}
 
 
 def test_everything_is_addressed_by_the_seed(experiment: Load) -> None:
@@ -149,7 +149,7 @@ def test_a_wrong_root_is_worse_and_cleaning_helps(experiment: Load) -> None:
         loss = torch.nn.functional.cross_entropy(inputs.flatten(1) @ W.T + b, y)
         return torch.cat([g.flatten() for g in torch.autograd.grad(loss, [W, b])])
 
-    truth, noisy, clean = gradient(), gradient(noise=0.4), gradient(noise=0.4, clean="confident")
+    truth, noisy, clean = gradient(), gradient(noise=0.4), gradient(noise=0.4, filter="confident")
 
     def distance(g: torch.Tensor) -> float:
         return float((g - truth).norm() / truth.norm())
@@ -164,10 +164,10 @@ def test_a_wrong_root_is_worse_and_cleaning_helps(experiment: Load) -> None:
         ({"noise": 1.5}, r"root: noise=1\.5"),
         ({"noise": -0.1}, r"root: noise=-0\.1"),
         ({"bias": 2.0}, r"root: bias=2\.0"),
-        ({"clean": "confidant"}, "did you mean 'confident'"),
+        ({"filter": "confidant"}, "did you mean 'confident'"),
         ({"size": 0}, r"root\.size: 0 is below 1"),
-        ({"favorite": 3}, r"root\.favorite: unknown key 'favorite'; did you mean 'favourite'"),
-        ({"from": "trian"}, r"root\.from: .*did you mean 'train'"),
+        ({"biased_clas": 3}, r"root\.biased_clas: unknown key 'biased_clas'; did you mean 'biased_class'"),
+        ({"source": "trian"}, r"root\.source: .*did you mean 'train'"),
     ],
 )
 def test_settings_that_are_wrong_by_themselves(experiment: Load, root: dict[str, Any], message: str) -> None:
@@ -179,11 +179,11 @@ def test_settings_that_are_wrong_by_themselves(experiment: Load, root: dict[str,
     ("root", "message"),
     [
         (
-            {"bias": 1.0, "favourite": 3},
+            {"bias": 1.0, "biased_class": 3},
             r"needs 200 of class 3 and 0 others, there are \d+ and \d+; lower root.size",
         ),
-        ({"bias": 0.5, "favourite": 12}, r"needs 100 of class 12 and 100 others, there are 0 and 1438"),
-        ({"size": 4, "clean": "confident"}, "4 root samples are fewer than 5 folds; raise root.size or do not clean"),
+        ({"bias": 0.5, "biased_class": 12}, r"needs 100 of class 12 and 100 others, there are 0 and 1438"),
+        ({"size": 4, "filter": "confident"}, "4 root samples are fewer than 5 folds; raise root.size or do not clean"),
         ({"size": 1438}, "1438 of the 1438 train samples; choose a smaller root"),
     ],
 )

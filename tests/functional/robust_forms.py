@@ -20,7 +20,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
     "mda": lambda X: fn.mda(X, 1),
     "caf": lambda X: fn.caf(X, 1),
     "dnc": lambda X: fn.dnc(X, 1, np.random.default_rng(1)),
-    "sign_guard": lambda X: fn.sign_guard(X, np.random.default_rng(1), share=1.0),
+    "sign_guard": lambda X: fn.sign_guard(X, np.random.default_rng(1), fraction=1.0),
     "flame": lambda X: fn.flame(X, np.random.default_rng(1), epsilon=float("inf")),
     "fools_gold": fn.fools_gold,
     "rlr": lambda X: fn.rlr(X, 2.0),

@@ -19,7 +19,7 @@ SPEC = {
     "data": {"dataset": "digits", "partition": {"kind": "sorted_shards"}},
     "clients": {"total": 6, "local_steps": 2, "batch_size": 5, "lr": 0.1},
     "model": {"name": "logistic"},
-    "root": {"size": 50, "from": "test"},
+    "root": {"size": 50, "source": "test"},
 }
 
 

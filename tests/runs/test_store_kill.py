@@ -204,7 +204,10 @@ def stopped(experiment: Load, tmp_path: Path) -> Callable[[str], tuple[dragfl.Ex
 
     def make(lost: str) -> tuple[dragfl.Experiment, Path]:
         spec = experiment(
-            rounds=6, algorithm={"name": "scaffold"}, clients={"per_round": 3}, state={"memory_mb": 0, "lost": lost}
+            rounds=6,
+            algorithm={"name": "scaffold"},
+            clients={"per_round": 3},
+            state={"memory_mb": 0, "on_missing": lost},
         )
         asked = iter([False, False, True])
         with pytest.raises(Interrupted):
@@ -232,7 +235,7 @@ def test_a_lost_state_stops_the_run_and_names_the_client(
 ) -> None:
     spec, folder = stopped("error")
     spoil(folder / "clients.slab", how)
-    with pytest.raises(DamagedRun, match=r"client \d from round [123] .*state\.lost = \"zero\""):
+    with pytest.raises(DamagedRun, match=r"client \d from round [123] .*state\.on_missing = \"zero\""):
         dragfl.resume(folder, spec)
 
 
@@ -243,7 +246,7 @@ def test_a_run_may_go_on_from_zeros_and_counts_them(
     """Whoever was told of the damage may say so afterwards: `lost` is not part of what makes a run the same."""
     _, folder = stopped("error")
     spec = experiment(
-        rounds=6, algorithm={"name": "scaffold"}, clients={"per_round": 3}, state={"memory_mb": 0, "lost": "zero"}
+        rounds=6, algorithm={"name": "scaffold"}, clients={"per_round": 3}, state={"memory_mb": 0, "on_missing": "zero"}
     )
     spoil(folder / "clients.slab", how)
     run = dragfl.resume(folder, spec)
@@ -293,7 +296,7 @@ def test_the_command_answers_with_exit_code_6(tmp_path: Path) -> None:
     done = shell("resume", "run", cwd=tmp_path)
     assert done.returncode == 6 and "client" in done.stderr and "Traceback" not in done.stderr
     spec = tmp_path / "run" / "spec.toml"
-    spec.write_text(spec.read_text().replace('lost = "error"', 'lost = "zero"'))  # as the message says
+    spec.write_text(spec.read_text().replace('on_missing = "error"', 'on_missing = "zero"'))  # as the message says
     assert shell("resume", "run", "--quiet", cwd=tmp_path).returncode == 0
     assert all((tmp_path / "run" / name).exists() for name in KEPT)
 

@@ -6,7 +6,7 @@ Jhunjhunwala, Wang, Joshi: FedExP: Speeding Up Federated Averaging via Extrapola
 
 Like DRAG it steps further when clients are near orthogonal, so it is the control for how much of a gain is mere
 length. eta_g grows as mean g vanishes: it is logged, and `cap` bounds it. The reported model is the mean of the last
-two (server step `last_two`).
+two (server step `averaged_iterate`).
 """
 
 from __future__ import annotations

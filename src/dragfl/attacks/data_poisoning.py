@@ -33,9 +33,9 @@ class Poison(Protocol):
     ) -> tuple[Tensor, Tensor]: ...
 
 
-def _fraction(poison: str, value: float) -> None:
+def _check_sample_fraction(poison: str, value: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise SpecError(f"poison {poison}: fraction={value!r}; give a number above 0 and at most 1")
+        raise SpecError(f"poison {poison}: sample_fraction={value!r}; give a number above 0 and at most 1")
 
 
 def _some(n: int, fraction: float, rng: np.random.Generator) -> Tensor:
@@ -64,23 +64,23 @@ class LabelFlip:
     """
 
     classes: int | None = None  # L; a run takes it from the dataset
-    how: Literal["mirror", "shift", "pair"] = "mirror"
+    mode: Literal["mirror", "shift", "pair"] = "mirror"
     shift: int = 1
     source: int | None = None
     target: int | None = None
-    fraction: float = 1.0
+    sample_fraction: float = 1.0
 
     knowledge: ClassVar[Knowledge] = "own"
     init = no_state
     craft = sent_as_trained
 
     def __post_init__(self) -> None:
-        _fraction("label_flip", self.fraction)
-        if self.how not in ("mirror", "shift", "pair"):
-            raise SpecError(f"poison label_flip: how={self.how!r}; give 'mirror', 'shift' or 'pair'")
-        if self.how == "shift" and self.shift % (self.classes or math.inf) == 0:
+        _check_sample_fraction("label_flip", self.sample_fraction)
+        if self.mode not in ("mirror", "shift", "pair"):
+            raise SpecError(f"poison label_flip: mode={self.mode!r}; give 'mirror', 'shift' or 'pair'")
+        if self.mode == "shift" and self.shift % (self.classes or math.inf) == 0:
             raise SpecError(f"poison label_flip: shift={self.shift} of {self.classes} classes changes no label")
-        for name in ("source", "target") if self.how == "pair" else ():
+        for name in ("source", "target") if self.mode == "pair" else ():
             value = getattr(self, name)
             if value is None or not 0 <= value < (self.classes or math.inf):
                 last = f" to {self.classes - 1}" if self.classes else ""
@@ -97,11 +97,11 @@ class LabelFlip:
     ) -> tuple[Tensor, Tensor]:
         if self.classes is None:
             raise SpecError("poison label_flip: the number of classes is not known; give classes")
-        rows = _some(len(y), self.fraction, rng)
+        rows = _some(len(y), self.sample_fraction, rng)
         old = y[rows]
-        if self.how == "mirror":
+        if self.mode == "mirror":
             new = self.classes - 1 - old
-        elif self.how == "shift":
+        elif self.mode == "shift":
             new = (old + self.shift) % self.classes
         else:
             new = old.masked_fill(old.eq(self.source or 0), self.target or 0)
@@ -116,21 +116,21 @@ class DynamicLabelFlip:
     Learning, IEEE S&P 2022.
     """
 
-    fraction: float = 1.0
+    sample_fraction: float = 1.0
 
     knowledge: ClassVar[Knowledge] = "own"
     init = no_state
     craft = sent_as_trained
 
     def __post_init__(self) -> None:
-        _fraction("dynamic_label_flip", self.fraction)
+        _check_sample_fraction("dynamic_label_flip", self.sample_fraction)
 
     def __call__(
         self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
         if predict is None:
             raise DataError("poison dynamic_label_flip: needs the scores of the current model; give predict")
-        rows = _some(len(y), self.fraction, rng)
+        rows = _some(len(y), self.sample_fraction, rng)
         return x, _relabel(y, rows, predict(x[rows]).argmin(1).to(y.dtype))
 
 
@@ -146,7 +146,7 @@ class Backdoor:
     size: int = 3  # side of the square, in pixels
     value: float | None = None  # what is written, in stored units; default: the brightest value of the images given
     corner: Literal["top left", "top right", "bottom left", "bottom right"] = "bottom right"
-    fraction: float = 0.5
+    sample_fraction: float = 0.5
     copies: bool = False
     scale: float = 1.0  # factor on the update; clients per round / server lr replaces the model
 
@@ -154,7 +154,7 @@ class Backdoor:
     init = no_state
 
     def __post_init__(self) -> None:
-        _fraction("backdoor", self.fraction)
+        _check_sample_fraction("backdoor", self.sample_fraction)
         if not 0.0 < self.scale < math.inf:
             raise SpecError(f"poison backdoor: scale={self.scale!r}; give a positive number")
         if self.target < 0 or self.size < 1:
@@ -191,7 +191,7 @@ class Backdoor:
     def __call__(
         self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
-        rows = _some(len(y), self.fraction, rng)
+        rows = _some(len(y), self.sample_fraction, rng)
         stamped, label = self.stamp(x[rows]), torch.full_like(y[rows], self.target)
         if self.copies:
             return torch.cat([x, stamped]), torch.cat([y, label])

@@ -5,7 +5,7 @@ Security 2020.
 
     b = -lambda s,   s = the sign of the step without attack
     lambda starts at  min_i sum_{n-f-2 nearest j} |g_i - g_j| / ((n - 2f - 1) sqrt(d)) + max_i |g_i| / sqrt(d)
-    and is halved until Krum picks b, or lambda is below `least`
+    and is halved until Krum picks b, or lambda is below `min_lambda`
 
 Attackers who know only their own f clean updates take these for the honest ones, and add 1, 2, ... copies of b until
 Krum picks one. (The authors let the copies lie within a small distance of each other; here they are equal.)
@@ -56,7 +56,7 @@ def fang_krum(
     *,
     own: Array | None = None,
     direction: Start = "krum",
-    least: float = 1e-5,
+    min_lambda: float = 1e-5,
 ) -> Array:
     """-lambda sign(step without attack), from all f attackers, lambda the largest found with which Krum picks it.
 
@@ -79,7 +79,7 @@ def fang_krum(
     nearest = float(distances.sqrt().sort(1).values[:, 1 : max(1, k) + 1].sum(1).min())
     for m in [f] if knows == "full" else range(1, h + 2):
         lam = (nearest / max(1, h - m - 1) + float(sizes.max())) / math.sqrt(d)
-        while lam >= least:
+        while lam >= min_lambda:
             lie = (sizes.square() + 2.0 * lam * along + (lam * norm(s)) ** 2).clamp_min(0.0)  # |g_i + lam s|^2
             if _picked(distances, lie, m, k):
                 return copies(-lam * s, f, honest)
@@ -95,25 +95,25 @@ class FangKrum:
     |---|---|
     | knowledge | `omniscient` is the authors' full knowledge, `colluding` their partial knowledge |
     | direction | whose sign is s: the step of `krum` or the `mean`, without attack |
-    | least | lambda is not halved below this |
+    | min_lambda | lambda is not halved below this |
     """
 
     knowledge: Sample = "omniscient"
     direction: Start = "krum"
-    least: float = 1e-5
+    min_lambda: float = 1e-5
 
     init = no_state
 
     def __post_init__(self) -> None:
         check_choice("attack fang_krum", "knowledge", self.knowledge, get_args(Sample))
         check_choice("attack fang_krum", "direction", self.direction, get_args(Start))
-        check_positive("fang_krum", least=self.least)
+        check_positive("fang_krum", min_lambda=self.min_lambda)
 
     def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
         clean, f = known(view), len(view.own)
         if clean is None:
             return view.own, state
         if view.honest is None:
-            return lies(view, fang_krum(clean, f, "partial", least=self.least)), state
+            return lies(view, fang_krum(clean, f, "partial", min_lambda=self.min_lambda)), state
         own = known(View(view.own))
-        return lies(view, fang_krum(clean, f, own=own, direction=self.direction, least=self.least)), state
+        return lies(view, fang_krum(clean, f, own=own, direction=self.direction, min_lambda=self.min_lambda)), state

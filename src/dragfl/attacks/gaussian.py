@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     from dragfl.lazy import torch
 
-How = Literal["replace", "add"]
+Mode = Literal["replace", "add"]
 
 
 def normal(X: Tensor, rng: np.random.Generator) -> Tensor:
@@ -27,11 +27,11 @@ def normal(X: Tensor, rng: np.random.Generator) -> Tensor:
     return torch.from_numpy(rng.standard_normal(tuple(X.shape))).to(X)
 
 
-def gaussian(own: Array, std: float, rng: np.random.Generator, how: How = "replace") -> Array:
+def gaussian(own: Array, std: float, rng: np.random.Generator, mode: Mode = "replace") -> Array:
     """Noise of standard deviation `std` instead of each clean update (f, d), or added to it."""
     X = matrix("gaussian", own)
     noise = std * normal(X, rng)
-    return like(noise if how == "replace" else X + noise, own)
+    return like(noise if mode == "replace" else X + noise, own)
 
 
 @dataclass(frozen=True)
@@ -41,23 +41,23 @@ class Gaussian:
     | argument | symbol |
     |---|---|
     | std | standard deviation of each coordinate |
-    | how | `replace` the update or `add` to it |
+    | mode | `replace` the update or `add` to it |
     """
 
     std: float = 1.0
-    how: How = "replace"
+    mode: Mode = "replace"
 
     knowledge: ClassVar[Knowledge] = "own"
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack gaussian", "how", self.how, get_args(How))
+        check_choice("attack gaussian", "mode", self.mode, get_args(Mode))
         if not 0.0 <= self.std < math.inf:
             raise SpecError(f"attack gaussian: std={self.std}; give a finite number of at least 0")
 
     def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
         rows = [  # addressed by client, so that blocks and order cannot matter
-            gaussian(g.unsqueeze(0), self.std, context.rng("attack", int(m)), self.how)
+            gaussian(g.unsqueeze(0), self.std, context.rng("attack", int(m)), self.mode)
             for g, m in zip(view.own.delta, view.own.client, strict=True)
         ]
         return lies(view, torch.cat(rows)), state

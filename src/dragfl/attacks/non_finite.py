@@ -11,15 +11,15 @@ from dragfl.schedules import check_choice
 from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
 
 Value = Literal["nan", "inf", "-inf"]
-Where = Literal["all", "one"]
+Coordinates = Literal["all", "one"]
 
 
-def non_finite(own: Array, value: Value = "nan", where: Where = "all") -> Array:
+def non_finite(own: Array, value: Value = "nan", coordinates: Coordinates = "all") -> Array:
     """The clean updates (f, d) with every coordinate, or only the middle one, set to NaN or an infinity."""
     check_choice("non_finite", "value", value, get_args(Value))
-    check_choice("non_finite", "where", where, get_args(Where))
+    check_choice("non_finite", "coordinates", coordinates, get_args(Coordinates))
     X = matrix("non_finite", own).clone()
-    X[:, slice(None) if where == "all" else X.shape[1] // 2] = float(value)
+    X[:, slice(None) if coordinates == "all" else X.shape[1] // 2] = float(value)
     return like(X, own)
 
 
@@ -30,18 +30,18 @@ class NonFinite:
     | argument | symbol |
     |---|---|
     | value | `nan`, `inf` or `-inf` |
-    | where | in `all` coordinates, or in `one` |
+    | coordinates | in `all` coordinates, or in `one` |
     """
 
     value: Value = "nan"
-    where: Where = "all"
+    coordinates: Coordinates = "all"
 
     knowledge: ClassVar[Knowledge] = "own"
     init = no_state
 
     def __post_init__(self) -> None:
         check_choice("attack non_finite", "value", self.value, get_args(Value))
-        check_choice("attack non_finite", "where", self.where, get_args(Where))
+        check_choice("attack non_finite", "coordinates", self.coordinates, get_args(Coordinates))
 
     def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
-        return lies(view, non_finite(view.own.delta, self.value, self.where)), state
+        return lies(view, non_finite(view.own.delta, self.value, self.coordinates)), state

@@ -50,16 +50,7 @@ def make_dataset(given: Any) -> Any:
 
 
 def make_root(table: Mapping[str, Any] | None) -> sections.Root | None:
-    if table is None:
-        return None
-    known = ["from" if f.name == "source" else f.name for f in dataclasses.fields(sections.Root)]
-    for key in table:
-        if key not in known:
-            raise SpecError(f"root.{key}: unknown key '{key}'{nearest(key, known)}")
-    try:
-        return convert("root", {"source" if k == "from" else k: v for k, v in table.items()}, sections.Root)
-    except SpecError as error:
-        raise SpecError(str(error).replace("root.source", "root.from")) from None
+    return None if table is None else convert("root", table, sections.Root)
 
 
 def check_algorithms(tables: Mapping[str, Any]) -> None:

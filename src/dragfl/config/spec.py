@@ -64,9 +64,6 @@ class Experiment:
     def tables(self) -> dict[str, Any]:
         """The resolved spec as plain tables: loading them again gives the same experiment."""
         name = self.dataset if isinstance(self.dataset, str) else f"object:{self.dataset.name}"
-        root = {**dataclasses.asdict(self.root), "from": self.root.source} if self.root else None
-        if root:
-            del root["source"]
         model = describe(self.model.make, MODELS) | dict(self.model.settings)
         tables = {
             "name": self.name,
@@ -75,7 +72,7 @@ class Experiment:
             "target_accuracy": self.target_accuracy,
             "stop_at_target": self.stop_at_target,
             "data": {"dataset": name, "partition": describe(self.partition, PARTITIONS, key="kind")},
-            "root": root,
+            "root": dataclasses.asdict(self.root) if self.root else None,
             "clients": dataclasses.asdict(self.clients),
             "algorithm": {
                 "name": self.algorithm.name,

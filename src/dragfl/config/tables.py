@@ -38,11 +38,11 @@ class Root:
 
     size: int = 100
     disjoint: bool = True  # removed from the clients' data
-    source: Literal["train", "test"] = "train"  # written `from`; "test" repeats the authors' leak
+    source: Literal["train", "test"] = "train"  # "test" repeats the authors' leak
     noise: float = 0.0  # share of root labels that are wrong
-    clean: Literal["none", "confident"] = "none"  # drop doubtful samples by confident learning, before any round
-    bias: float | None = None  # share of root samples that are of the `favourite` class
-    favourite: int = 0
+    filter: Literal["none", "confident"] = "none"  # drop doubtful samples by confident learning, before any round
+    bias: float | None = None  # share of root samples that are of the `biased_class` class
+    biased_class: int = 0
     accumulate: bool = False  # never clear the gradient between root steps, as the authors' code
     fixed_batch: int | None = None  # one minibatch of this size for all root steps (800 in the authors' code)
 
@@ -87,22 +87,22 @@ class Attackers:
     """The keys of `[attack]` that are not the attack's own."""
 
     attackers: int | None = None  # how many
-    share: float | None = None  # or which share of the clients
+    fraction: float | None = None  # or which share of the clients
     redraw: bool = False  # draw anew every round, as the authors' code; else fixed for the run
-    among: Literal["all", "sampled"] | None = None  # whom they are counted among; default: the sampled if redrawn
+    counted_in: Literal["all", "sampled"] | None = None  # whom they are counted among; default: the sampled if redrawn
 
     def __post_init__(self) -> None:
         at_least("attack.attackers", self.attackers, 0)
-        if self.share is not None:
-            check_range("attack", "share", self.share, 0.0, 1.0)
-        if (self.attackers is None) == (self.share is None):
-            found = "missing" if self.attackers is None else "given beside attack.share"
+        if self.fraction is not None:
+            check_range("attack", "fraction", self.fraction, 0.0, 1.0)
+        if (self.attackers is None) == (self.fraction is None):
+            found = "missing" if self.attackers is None else "given beside attack.fraction"
             raise SpecError(f"attack.attackers: {found}; say how many clients attack, or which share of them")
 
     @property
     def of_sampled(self) -> bool:
         """Are they counted among the sampled clients of a round?"""
-        return self.redraw if self.among is None else self.among == "sampled"
+        return self.redraw if self.counted_in is None else self.counted_in == "sampled"
 
     def drawn(self, clients: Clients) -> int:
         """How many are drawn: among the sampled where redrawn and counted there, else among all.
@@ -111,7 +111,7 @@ class Attackers:
         """
         sampled = clients.per_round or clients.total
         base = sampled if self.of_sampled else clients.total
-        count = round((self.share or 0.0) * base) if self.attackers is None else self.attackers
+        count = round((self.fraction or 0.0) * base) if self.attackers is None else self.attackers
         return round(count * clients.total / sampled) if self.of_sampled and not self.redraw else count
 
     def expected(self, clients: Clients) -> float:
@@ -125,11 +125,11 @@ class Evaluation:
     """`[evaluation]`"""
 
     every: int = 10
-    block: int = 1000  # test samples at a time; part of the spec, since it orders the sums
+    batch_size: int = 1000  # test samples at a time; part of the spec, since it orders the sums
 
     def __post_init__(self) -> None:
         at_least("evaluation.every", self.every, 1)
-        at_least("evaluation.block", self.block, 1)
+        at_least("evaluation.batch_size", self.batch_size, 1)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,9 @@ class State:
     """`[state]`: what clients keep between rounds, where the algorithm has them keep something."""
 
     memory_mb: int = 1024  # if all clients' states may need more, they live in a file of the run directory
-    lost: Literal["error", "zero"] = "error"  # a state that cannot be read: stop, or go on from zeros and count it
+    on_missing: Literal["error", "zero"] = (
+        "error"  # a state that cannot be read: stop, or go on from zeros and count it
+    )
 
     def __post_init__(self) -> None:
         at_least("state.memory_mb", self.memory_mb, 0)

@@ -7,7 +7,7 @@ Adaptive Bias Estimation, ECCV 2022.
     h_m <- h_m / (t - t'_m) - mu g_m,    t'_m <- t      (first participation: h_m = -mu g_m)
 
 The server half, theta^(t+1) = avg^t + beta (avg^t - avg^(t-1)) with avg^(-1) = theta^0, is the server step
-`extrapolate`. mu has the unit of 1 / (eta U): it turns a displacement into a gradient.
+`adabest`. mu has the unit of 1 / (eta U): it turns a displacement into a gradient.
 """
 
 from __future__ import annotations

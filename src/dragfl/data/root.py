@@ -130,7 +130,7 @@ def confident_samples(x: Tensor, y: Tensor, classes: int, rng: np.random.Generat
     """
     if len(y) < folds:
         raise DataError(
-            f"root.clean: {len(y)} root samples are fewer than {folds} folds; raise root.size or do not clean"
+            f"root.filter: {len(y)} root samples are fewer than {folds} folds; raise root.size or do not clean"
         )
     probability = out_of_fold_probabilities(x, y, classes, rng, folds)
     keep = ~likely_mislabeled(probability, y)

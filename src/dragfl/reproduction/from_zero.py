@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dragfl.server_steps.adabest import Extrapolate, ExtrapolateState
+from dragfl.server_steps.adabest import AdaBestServer, AdaBestServerState
 from dragfl.types import FederationInfo, RoundContext, State
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ class FromZero:
     beta: float = 0.8
 
     def init(self, setting: FederationInfo) -> State:
-        return ExtrapolateState()
+        return AdaBestServerState()
 
     def update(self, state: State, step: Tensor, w: Tensor, now: RoundContext) -> tuple[Tensor, State, Tensor | None]:
-        before = ExtrapolateState(torch.zeros_like(w)) if state.average is None else state
-        return Extrapolate(beta=self.beta).update(before, step, w, now)
+        before = AdaBestServerState(torch.zeros_like(w)) if state.average is None else state
+        return AdaBestServer(beta=self.beta).update(before, step, w, now)

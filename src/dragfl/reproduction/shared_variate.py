@@ -1,6 +1,6 @@
 """SCAFFOLD as the DRAG authors' code has it: the control variate of every client comes from the same test data.
 
-    c_m+ = -r / (U eta),  r the update of U steps on the root data (`root.from = "test"`), the same for all clients
+    c_m+ = -r / (U eta),  r the update of U steps on the root data (`root.source = "test"`), the same for all clients
 
 where SCAFFOLD takes it from the client's own data. With all clients in every round c - c_m is zero and this is FedAvg;
 with some of them it is the difference of two test gradients, and says nothing of the client's drift.

@@ -115,7 +115,7 @@ def same_spec(experiment: Experiment, done: Run) -> bool:
     if mine["engine"].get("trainer") == "auto":
         theirs.setdefault("engine", {})["trainer"] = "auto"
     for tables in (mine, theirs):  # these decide nothing in a run whose files are whole
-        tables.get("state", {}).pop("lost", None)
+        tables.get("state", {}).pop("on_missing", None)
         for key in ("workers", "executor"):
             tables.get("engine", {}).pop(key, None)
     return bool(mine == theirs)

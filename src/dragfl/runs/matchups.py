@@ -150,19 +150,19 @@ def crowds(tables: Tables, fractions: Sequence[float] | None) -> list[Tables]:
     """The keys of `[attack]` that say how many attack, for each fraction or as the experiment has it."""
     own = {k: v for k, v in tables.get("attack", {}).items() if k in ATTACKER_KEYS}
     if fractions is None:
-        return [own if own.keys() & {"attackers", "share"} else {**own, "share": SHARE}]
+        return [own if own.keys() & {"attackers", "fraction"} else {**own, "fraction": SHARE}]
     if not fractions:
         raise SpecError("arena: no fractions; give at least one, or leave them out")
     for fraction in fractions:
         if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0.0 < fraction < 1.0:
             raise SpecError(f"arena: fraction {fraction!r}; give a share of the clients between 0 and 1, as 0.3")
-    rest = {k: v for k, v in own.items() if k not in ("attackers", "share")}
-    return [{**rest, "share": float(fraction)} for fraction in dict.fromkeys(fractions)]
+    rest = {k: v for k, v in own.items() if k not in ("attackers", "fraction")}
+    return [{**rest, "fraction": float(fraction)} for fraction in dict.fromkeys(fractions)]
 
 
 def _size(crowd: Tables) -> float:
     """What crowds of one arena are ordered by: all give a number, or all a share."""
-    return float(crowd.get("attackers") or crowd.get("share") or 0.0)
+    return float(crowd.get("attackers") or crowd.get("fraction") or 0.0)
 
 
 def crowd_words(tables: Tables, attacks: Sequence[str], crowd: Tables) -> str:

@@ -1,8 +1,8 @@
 """How an aggregated step moves the model: pairs (init, update)."""
 
-from dragfl.server_steps.adabest import Extrapolate
+from dragfl.server_steps.adabest import AdaBestServer
 from dragfl.server_steps.adaptive import Adagrad, Adam, Yogi
-from dragfl.server_steps.averaged_iterate import LastTwo
+from dragfl.server_steps.averaged_iterate import AveragedIterate
 from dragfl.server_steps.momentum import Momentum
 from dragfl.server_steps.sgd import SGD
 
@@ -12,6 +12,6 @@ SERVER_STEPS = {
     "adam": Adam,
     "yogi": Yogi,
     "adagrad": Adagrad,
-    "extrapolate": Extrapolate,
-    "last_two": LastTwo,
+    "adabest": AdaBestServer,
+    "averaged_iterate": AveragedIterate,
 }

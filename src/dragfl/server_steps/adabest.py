@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ExtrapolateState:
+class AdaBestServerState:
     average: Tensor | None = None
 
 
 @dataclass(frozen=True)
-class Extrapolate:
+class AdaBestServer:
     """Extrapolate the average of clients.
 
     | argument | symbol |
@@ -41,13 +41,13 @@ class Extrapolate:
     report: Literal["average", "model"] = "average"
 
     def __post_init__(self) -> None:
-        check_choice("server extrapolate", "report", self.report, ("average", "model"))
-        check_range("server extrapolate", "lr", self.lr, 0.0, 1e6)
+        check_choice("server adabest", "report", self.report, ("average", "model"))
+        check_range("server adabest", "lr", self.lr, 0.0, 1e6)
         if not 0.0 <= self.beta < 1.0:
-            raise SpecError(f"server extrapolate: beta={self.beta} is outside [0, 1); choose a value inside it")
+            raise SpecError(f"server adabest: beta={self.beta} is outside [0, 1); choose a value inside it")
 
     def init(self, info: FederationInfo) -> State:
-        return ExtrapolateState()
+        return AdaBestServerState()
 
     def update(
         self, state: State, step: Tensor, w: Tensor, context: RoundContext
@@ -55,4 +55,4 @@ class Extrapolate:
         average = w + at(self.lr, context.t) * step
         before = w if state.average is None else state.average
         w_next = average + self.beta * (average - before)
-        return w_next, ExtrapolateState(average), average if self.report == "average" else None
+        return w_next, AdaBestServerState(average), average if self.report == "average" else None

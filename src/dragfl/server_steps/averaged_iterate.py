@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LastTwo:
+class AveragedIterate:
     """Move along the step, report the mean of the last two.
 
     | argument | symbol |
@@ -27,7 +27,7 @@ class LastTwo:
     lr: float | Schedule = 1.0
 
     def __post_init__(self) -> None:
-        check_range("server last_two", "lr", self.lr, 0.0, 1e6)
+        check_range("server averaged_iterate", "lr", self.lr, 0.0, 1e6)
 
     init = no_state
 

@@ -23,7 +23,7 @@ ALONE: dict[str, Any] = {
     "norm_clipping, noise": ROBUST["norm_clipping"](radius=1.0, noise=0.1),
     "centered_clipping, radius": ROBUST["centered_clipping"](radius=1.0),
     "centered_clipping, thrice": ROBUST["centered_clipping"](radius=1.0, iterations=3),
-    "fools_gold, skip": ROBUST["fools_gold"](on_all_alike="skip"),
+    "fools_gold, skip": ROBUST["fools_gold"](on_identical="skip"),
     "flame, no noise": ROBUST["flame"](epsilon=float("inf")),
 }
 LAST = ("median", "krum", "geometric_median", "caf", "bulyan", "mean", "drag", "norm_clipping", "fools_gold", "flame")

@@ -123,7 +123,7 @@ def test_fools_gold_by_hand() -> None:
     close(fn.fools_gold(pairs), [2.0 / 3.0] * 3)
     same = torch.tensor([[1.0, 2.0], [1.0, 2.0]])
     close(fn.fools_gold(same), [1.0, 2.0])
-    close(fn.fools_gold(same, on_all_alike="skip"), [0.0, 0.0])
+    close(fn.fools_gold(same, on_identical="skip"), [0.0, 0.0])
     close(fn.fools_gold(same, torch.tensor([[1.0, 0.0], [0.0, 1.0]])), [1.0, 2.0])
 
 

@@ -8,7 +8,7 @@ Fung, Yoon, Beschastnikh: The Limitations of Federated Learning in Sybil Setting
     Delta = sum w_i g_i / sum w_i
 
 Where all w are zero (all histories alike, as with equal data) the round is the mean, or zero with
-`on_all_alike = "skip"`. No f is assumed and lengths are not bounded: one long update that is unlike the others breaks
+`on_identical = "skip"`. No f is assumed and lengths are not bounded: one long update that is unlike the others breaks
 it. Suspicion is the largest cosine to another history after pardoning.
 
 The server keeps one vector for every client ever seen: with M clients and d parameters up to 4 M d bytes.
@@ -44,14 +44,14 @@ class FoolsGold:
 
     | argument | symbol |
     |---|---|
-    | on_all_alike | when every w is zero: the `mean`, or `skip` the round |
+    | on_identical | when every w is zero: the `mean`, or `skip` the round |
     """
 
-    on_all_alike: Literal["mean", "skip"] = "mean"
+    on_identical: Literal["mean", "skip"] = "mean"
     name: ClassVar[str] = "fools_gold"
 
     def __post_init__(self) -> None:
-        check_choice("fools_gold", "on_all_alike", self.on_all_alike, ("mean", "skip"))
+        check_choice("fools_gold", "on_identical", self.on_identical, ("mean", "skip"))
 
     needs = everyone
 
@@ -68,7 +68,7 @@ class FoolsGold:
         end = torch.finfo(history.dtype).max
         history.clamp_(-end, end)
         w, alike = unlikeness(dots(history))
-        step = blend(normalised(w, self.on_all_alike).unsqueeze(0), block.delta, float(block.norm.max()))[0]
+        step = blend(normalised(w, self.on_identical).unsqueeze(0), block.delta, float(block.norm.max()))[0]
         order = block.client.sort().indices
         sums = {"step": step, "history": history[order], "client": block.client[order]}
         return Partial.of(block, sums, {"norm": block.norm, "suspicion": alike, "trust": w})
@@ -108,8 +108,8 @@ def unlikeness(G: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(w > 0, (w / (1.0 - w)).log() + 0.5, 0.0).clamp(0.0, 1.0), alike
 
 
-def normalised(w: Tensor, on_all_alike: str) -> Tensor:
+def normalised(w: Tensor, on_identical: str) -> Tensor:
     """Weights with sum one; where all are zero the mean's, or zeros to skip the round."""
     if float(w.sum()) > 0.0:
         return w / w.sum()
-    return torch.full_like(w, 1.0 / len(w)) if on_all_alike == "mean" else w
+    return torch.full_like(w, 1.0 / len(w)) if on_identical == "mean" else w

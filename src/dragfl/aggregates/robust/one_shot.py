@@ -193,7 +193,7 @@ def centered_clipping(updates: Array, center: Array, radius: float | None = None
 
 
 def fools_gold(
-    updates: Array, history: Array | None = None, *, on_all_alike: Literal["mean", "skip"] = "mean"
+    updates: Array, history: Array | None = None, *, on_identical: Literal["mean", "skip"] = "mean"
 ) -> Array:
     """Updates weighted by how unlike the others' their history is: (n, d) sums so far, these updates included.
 
@@ -211,7 +211,7 @@ def fools_gold(
     if not len(X):
         return like(X.new_zeros(X.shape[1]), updates)
     w, _ = unlikeness(dots(tame(H, lengths)))
-    weights = normalised(w, on_all_alike).unsqueeze(0)
+    weights = normalised(w, on_identical).unsqueeze(0)
     return like(blend(weights, tame(X, norms), float(norms.max()))[0], updates)
 
 

@@ -51,20 +51,20 @@ class SignGuard:
     |---|---|
     | low | least length kept, in units of the median length |
     | high | largest length kept, in units of the median length |
-    | share | share of the coordinates whose signs are counted |
+    | fraction | share of the coordinates whose signs are counted |
     | cluster | `mean_shift` or `k_means` (two clusters) |
     """
 
     low: float = 0.1
     high: float = 3.0
-    share: float = 0.1
+    fraction: float = 0.1
     cluster: Literal["mean_shift", "k_means"] = "mean_shift"
     name: ClassVar[str] = "sign_guard"
 
     def __post_init__(self) -> None:
         check_range("sign_guard", "low", self.low, 0.0, 1.0)
         check_range("sign_guard", "high", self.high, 1.0, 1e9)
-        check_range("sign_guard", "share", self.share, 0.0, 1.0, open_low=True)
+        check_range("sign_guard", "fraction", self.fraction, 0.0, 1.0, open_low=True)
         check_choice("sign_guard", "cluster", self.cluster, ("mean_shift", "k_means"))
 
     def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
@@ -74,7 +74,7 @@ class SignGuard:
         ratio = gram.norms / median.clamp_min(1e-300)
         usual = (ratio >= self.low) & (ratio <= self.high)
         d = gram.X.shape[1]
-        columns = np.sort(rng.choice(d, max(1, int(self.share * d)), replace=False))
+        columns = np.sort(rng.choice(d, max(1, int(self.fraction * d)), replace=False))
         signs = sign_shares(gram.sample(columns))
         points = signs.cpu().numpy()
         if self.cluster == "mean_shift":

@@ -62,4 +62,4 @@ def open_store(
     layout = Layout.of(fields, dim, device)
     if clients * layout.nbytes <= settings.memory_mb << 20:
         return MemoryStore(layout, clients)
-    return SlabStore(layout, clients, folder / SLAB if folder is not None else None, settings.lost)
+    return SlabStore(layout, clients, folder / SLAB if folder is not None else None, settings.on_missing)

@@ -135,10 +135,10 @@ class SlabStore:
         path = self._file.path
         what = f"the state of client {client} from round {round} is lost ({error})"
         if path is None:
-            return DamagedRun(f'{what}; set state.lost = "zero" to go on from zeros')
+            return DamagedRun(f'{what}; set state.on_missing = "zero" to go on from zeros')
         spec = path.parent / "spec.toml"
         return DamagedRun(
-            f'{path}: {what}; restore the file, or set state.lost = "zero" in {spec} to go on from zeros, '
+            f'{path}: {what}; restore the file, or set state.on_missing = "zero" in {spec} to go on from zeros, '
             f"then: dragfl resume {path.parent}"
         )
 
