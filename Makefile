@@ -34,7 +34,7 @@ format: $(VENV)/.dev ## let ruff write the code as it wants it
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev ## measure speed as ratios within one run
-	$(BIN)/dragfl bench
+	$(BIN)/python -m benchmarks
 
 clean: ## remove the environment and everything made
 	rm -rf $(VENV) demo runs bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

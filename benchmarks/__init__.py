@@ -1,1 +1,1 @@
-"""What `dragfl bench` measures. It lies beside the package: a user of the library never needs it."""
+"""Speed and memory benchmarks: `python -m benchmarks`, run from a clone of the repository."""

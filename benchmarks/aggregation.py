@@ -1,7 +1,7 @@
-"""W4: DRAG's fold of a block of updates, against one read of them and the three bare kernels it cannot do without.
+"""W4: DRAG's fold of a block of updates, against one read of them and the three kernels that it needs at least.
 
-The kernels are the norms of the rows, their dots with the reference, and one weighted sum: three reads, of which the
-last two are products that stay behind a plain sum. All with the same number of threads.
+The kernels are the norms of the rows, their dot products with the reference, and one weighted sum: three reads, of
+which the last two are slower than a plain sum. All use the same number of threads.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import torch
 
-from benchmarks.results import Contender, Panel, on, rows, timed
+from benchmarks.results import Comparison, Contender, on, rows, timed
 from benchmarks.timing import Tick, silent, threads
-from benchmarks.works import SEED
+from benchmarks.workloads import SEED
 from dragfl import functional
 from dragfl.aggregates.drag import Drag
 from dragfl.engine.backends.select import cores
@@ -23,17 +23,17 @@ C = 0.25
 LIMIT = 3.0  # reads
 
 
-def measure(repeats: int, tick: Tick = silent, shapes: tuple[tuple[int, int], ...] = SHAPES) -> list[Panel]:
-    """A panel for each shape and number of threads."""
-    panels = []
+def measure(repeats: int, tick: Tick = silent, shapes: tuple[tuple[int, int], ...] = SHAPES) -> list[Comparison]:
+    """A comparison for each shape and number of threads."""
+    comparisons = []
     for shape in shapes:
         for count in sorted({1, cores()}):
             with threads(count):
-                panels.append(_panel(shape, count, repeats, tick))
-    return panels
+                comparisons.append(_compare(shape, count, repeats, tick))
+    return comparisons
 
 
-def _panel(shape: tuple[int, int], count: int, repeats: int, tick: Tick) -> Panel:
+def _compare(shape: tuple[int, int], count: int, repeats: int, tick: Tick) -> Comparison:
     n, d = shape
     draws = torch.Generator().manual_seed(SEED)
     x, r = torch.randn(n, d, generator=draws), torch.randn(d, generator=draws)
@@ -57,4 +57,4 @@ def _panel(shape: tuple[int, int], count: int, repeats: int, tick: Tick) -> Pane
     ]
     found = timed(contenders, repeats, tick)
     title = f"DRAG's fold of {n} updates of {d:,} numbers, {how}"
-    return Panel("W4", title, rows(contenders, found, {"one read": read}), ("one read",), repeats)
+    return Comparison("W4", title, rows(contenders, found, {"one read": read}), ("one read",), repeats)

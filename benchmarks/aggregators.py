@@ -1,7 +1,7 @@
 """Robust rules on (n, d) float32 updates, against ByzFL's on the same torch tensors, one thread, taking turns.
 
 ByzFL is loaded by `tests/oracle.py`; without it only our own times are measured. ByzFL's NNM gathers n (n - f) d
-numbers, 13 GB for (20, 10,000,000): where that does not fit into free memory it is left out, and its ratio with it.
+numbers, 13 GB for (20, 10,000,000): it is skipped where free memory is too small.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from typing import Any
 
 import torch
 
-from benchmarks.results import Contender, Panel, Row, on, rows, timed
+from benchmarks.results import Comparison, Contender, Row, on, rows, timed
 from benchmarks.timing import Tick, silent, threads
-from benchmarks.works import SEED
+from benchmarks.workloads import SEED
 from dragfl import functional as fn
 
 SMALL, LARGE = (40, 416_047), (20, 10_000_000)
 NU, ITERATIONS = 0.1, 3  # ByzFL's defaults for the geometric median
 
 
-def measure(repeats: int, tick: Tick = silent, shapes: tuple[tuple[int, int], ...] = (SMALL, LARGE)) -> list[Panel]:
-    """A panel for each shape, one thread; the large one takes its time, so it has one turn."""
+def measure(
+    repeats: int, tick: Tick = silent, shapes: tuple[tuple[int, int], ...] = (SMALL, LARGE)
+) -> list[Comparison]:
+    """One comparison per shape, with one thread; the large shape is slow and has one turn."""
     with threads(1):
-        return [_panel(shape, repeats if shape != LARGE else 1, tick) for shape in shapes]
+        return [_compare(shape, repeats if shape != LARGE else 1, tick) for shape in shapes]
 
 
-def _panel(shape: tuple[int, int], repeats: int, tick: Tick) -> Panel:
+def _compare(shape: tuple[int, int], repeats: int, tick: Tick) -> Comparison:
     X = torch.randn(*shape, generator=torch.Generator().manual_seed(SEED))
     found: list[Row] = []
     for name, (ours, theirs) in contenders(X, shape[0] // 5).items():
@@ -37,7 +39,7 @@ def _panel(shape: tuple[int, int], repeats: int, tick: Tick) -> Panel:
         pair += [] if theirs is None else [Contender(f"{name}, ByzFL", "peer", on(1), theirs)]
         found += rows(pair, timed(pair, repeats, tick), {} if theirs is None else {"ByzFL": pair[1]})
     title = f"robust rules on {shape[0]} updates of {shape[1]:,} numbers, 1 thread"
-    return Panel("aggregators", title, tuple(found), ("ByzFL",), repeats)
+    return Comparison("aggregators", title, tuple(found), ("ByzFL",), repeats)
 
 
 def contenders(X: torch.Tensor, f: int) -> dict[str, tuple[Callable[[], object], Callable[[], object] | None]]:
@@ -53,7 +55,7 @@ def contenders(X: torch.Tensor, f: int) -> dict[str, tuple[Callable[[], object],
         "nnm": lambda: fn.nnm(X, f),
     }
     if byzfl is None:
-        return {name: (work, None) for name, work in ours.items()}
+        return {name: (rule, None) for name, rule in ours.items()}
     made = {
         "median": byzfl.Median(),
         "trimmed_mean": byzfl.TrMean(f),
@@ -67,7 +69,7 @@ def contenders(X: torch.Tensor, f: int) -> dict[str, tuple[Callable[[], object],
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if 1.3 * gathered > free:
         del made["nnm"]
-    return {name: (work, _on(made[name], X) if name in made else None) for name, work in ours.items()}
+    return {name: (rule, _on(made[name], X) if name in made else None) for name, rule in ours.items()}
 
 
 def _on(rule: Callable[[torch.Tensor], object], X: torch.Tensor) -> Callable[[], object]:

@@ -1,4 +1,4 @@
-"""The figure: a panel a work, a bar a contender, in units of the work's first base; what is far longer is cut."""
+"""Draw bench.png: one plot per workload, one bar per contender, relative to the first base; long bars are cut."""
 
 from __future__ import annotations
 
@@ -11,69 +11,71 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from benchmarks.results import Kind, Panel, Row
+from benchmarks.results import Comparison, Kind, Row
 from dragfl.report.figures.style import BLUE, INK, ORANGE, look
 
 COLOURS: dict[Kind, str] = {"dragfl": BLUE, "floor": "#B9B9B9", "bare": "#5A5A5A", "peer": ORANGE}
 WORDS = {"dragfl": "dragfl", "floor": "floor, one read", "bare": "plain PyTorch", "peer": "other library"}
 CUT = 1.6  # of the base
 DPI = 200
-# Inches: a bar, what a panel has above and below its bars, names, bars, numbers and the space between two columns.
+# Inches: a bar, the space above and below the bars of a plot, names, bars, numbers, space between columns, legend.
 BAR, ABOVE, BELOW, NAMES, BARS, NUMBERS, SPACE, LEGEND = 0.165, 0.42, 0.3, 1.75, 1.95, 1.25, 0.3, 0.3
 EDGE = 0.08
 
 
-def draw(panels: Sequence[Panel], path: Path) -> bool:
-    """Write the figure of the works among the panels; False if there are none."""
-    works = [panel for panel in panels if panel.work.startswith("W")]
-    if not works:
+def draw(comparisons: Sequence[Comparison], path: Path) -> bool:
+    """Write the figure of W1 to W5; return False if none was measured."""
+    workloads = [comparison for comparison in comparisons if comparison.workload.startswith("W")]
+    if not workloads:
         return False
-    placed = columns(works)
+    placed = columns(workloads)
     width = len(placed) * (NAMES + BARS + NUMBERS + SPACE) - SPACE + 2 * EDGE
     height = max(sum(map(_height, column)) for column in placed) + LEGEND
     with look():
         figure = Figure(figsize=(width, height), layout="none")
         for number, column in enumerate(placed):
             x, y = number * (NAMES + BARS + NUMBERS + SPACE) + EDGE + NAMES, height
-            for panel in column:
-                y -= _height(panel)
-                bars = BAR * len(panel.rows)
+            for comparison in column:
+                y -= _height(comparison)
+                bars = BAR * len(comparison.rows)
                 ax = figure.add_axes((x / width, (y + BELOW) / height, BARS / width, bars / height))
-                _panel(ax, panel)
-        _legend(figure, works)
+                _plot(ax, comparison)
+        _legend(figure, workloads)
         figure.savefig(path, dpi=DPI, metadata={"Software": None})
     return True
 
 
-def columns(panels: Sequence[Panel]) -> list[Sequence[Panel]]:
-    """Two columns of about the same height, in order; one, if there are few panels."""
-    if len(panels) < 3:
-        return [panels]
-    halves = [[panels[:cut], panels[cut:]] for cut in range(len(panels) - 1, 0, -1)]
+def columns(comparisons: Sequence[Comparison]) -> list[Sequence[Comparison]]:
+    """Two columns of about the same height, in order; one column for less than three."""
+    if len(comparisons) < 3:
+        return [comparisons]
+    halves = [[comparisons[:cut], comparisons[cut:]] for cut in range(len(comparisons) - 1, 0, -1)]
     return min(halves, key=lambda pair: max(sum(map(_height, half)) for half in pair))
 
 
-def _height(panel: Panel) -> float:
-    return ABOVE + BAR * len(panel.rows) + BELOW
+def _height(comparison: Comparison) -> float:
+    return ABOVE + BAR * len(comparison.rows) + BELOW
 
 
-def _panel(ax: Axes, panel: Panel) -> None:
-    base = panel.bases[0]
-    floor = next((row.ratios[base] for row in panel.rows if row.kind == "floor"), 1.0)
-    targets = {row.name: [x if name == base else x * floor for name, x in row.limits.items()] for row in panel.rows}
-    own = [row.ratios[base] for row in panel.rows if row.kind in ("dragfl", "floor")]
+def _plot(ax: Axes, comparison: Comparison) -> None:
+    base = comparison.bases[0]
+    floor = next((row.ratios[base] for row in comparison.rows if row.kind == "floor"), 1.0)
+    targets = {
+        row.name: [x if name == base else x * floor for name, x in row.limits.items()] for row in comparison.rows
+    }
+    own = [row.ratios[base] for row in comparison.rows if row.kind in ("dragfl", "floor")]
     cut = max(CUT, 1.05 * max(own + [x for found in targets.values() for x in found]))
-    for place, row in enumerate(panel.rows):
+    for place, row in enumerate(comparison.rows):
         _bar(ax, place, row, base, cut)
         for target in targets[row.name]:
             ax.plot([target] * 2, [place - 0.44, place + 0.44], color=INK, linewidth=1.3, zorder=4)
-        _number(ax, 0.5, place, panel.value(row))
+        _number(ax, 0.5, place, comparison.value(row))
         _number(ax, NUMBERS, place, f"{row.ratios[base]:.2f}")
-    _number(ax, 0.5, -1, panel.unit)
+    _number(ax, 0.5, -1, comparison.unit)
     _number(ax, NUMBERS, -1, f"/ {base}")
-    ax.text(-NAMES / BARS, -2, f"{panel.work}  {panel.title}", **_free(ax), weight="bold", fontsize=8.5)
-    ax.set_yticks(range(len(panel.rows)), [panel.label(row) for row in panel.rows])
-    ax.set_ylim(len(panel.rows) - 0.45, -0.55)
+    ax.text(-NAMES / BARS, -2, f"{comparison.workload}  {comparison.title}", **_free(ax), weight="bold", fontsize=8.5)
+    ax.set_yticks(range(len(comparison.rows)), [comparison.label(row) for row in comparison.rows])
+    ax.set_ylim(len(comparison.rows) - 0.45, -0.55)
     ax.set_xlim(0, cut)
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
@@ -85,7 +87,7 @@ def _number(ax: Axes, inches: float, place: int, text: str) -> None:
 
 
 def _free(ax: Axes) -> dict[str, Any]:
-    """Text beside the axes, at the height of a bar."""
+    """Arguments of a text outside the axes, at the height of a bar."""
     return {"transform": ax.get_yaxis_transform(), "va": "center", "color": INK, "clip_on": False}
 
 
@@ -100,9 +102,9 @@ def _bar(ax: Axes, place: int, row: Row, base: str, cut: float) -> None:
         ax.plot(ends, [place, place], color="#9A9A9A", linewidth=1.1, zorder=3)
 
 
-def _legend(figure: Figure, panels: Sequence[Panel]) -> None:
-    kinds = {row.kind for panel in panels for row in panel.rows}
+def _legend(figure: Figure, comparisons: Sequence[Comparison]) -> None:
+    kinds = {row.kind for comparison in comparisons for row in comparison.rows}
     keys: list[Patch | Line2D] = [Patch(color=COLOURS[k], label=WORDS[k]) for k in COLOURS if k in kinds]
-    if any(row.limits for panel in panels for row in panel.rows):
+    if any(row.limits for comparison in comparisons for row in comparison.rows):
         keys.append(Line2D([], [], color=INK, linewidth=0, marker="|", markersize=8, label="at most, by target"))
     figure.legend(handles=keys, loc="lower center", ncols=len(keys), fontsize=7.5)

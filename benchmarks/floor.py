@@ -1,7 +1,7 @@
-"""The floor: nothing but the matrix and convolution kernels that a round of plain SGD cannot do without.
+"""The floor: only the matrix and convolution kernels that a round of plain SGD needs.
 
-No autograd, no gathering of samples, no loss, no activations, no biases, no copy of the model; inputs lie ready. One
-process a core with one thread each: `python -m benchmarks.floor WORK`, started once and told how many clients to do.
+No autograd, no gathering of samples, no loss, no activations, no biases, no copy of the model; inputs are preloaded. One
+process per core with one thread each: `python -m benchmarks.floor WORKLOAD` reads the number of clients per round.
 
     x W^T,  d W,  W <- W - lr d^T x        for a linear layer; the first needs no d W
     convolution, its two gradients, W <- W - lr g    for a convolution, channels last
@@ -21,63 +21,65 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from benchmarks.works import LR, Work
+from benchmarks.workloads import LR, Workload
 
 ROOT = Path(__file__).resolve().parents[1]
 Kernel = Callable[[], object]
 
 
 class Floor:
-    """The processes, as their parent sees them."""
+    """The worker processes of the floor."""
 
-    def __init__(self, work: Work, processes: int) -> None:
-        self._shares = [work.per_round // processes + (i < work.per_round % processes) for i in range(processes)]
-        command = [sys.executable, "-m", "benchmarks.floor", json.dumps(asdict(work))]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
-        self._children = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-            for _ in self._shares
+    def __init__(self, workload: Workload, processes: int) -> None:
+        self.clients = [
+            workload.per_round // processes + (i < workload.per_round % processes) for i in range(processes)
         ]
-        self._hear()
+        command = [sys.executable, "-m", "benchmarks.floor", json.dumps(asdict(workload))]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+        self.processes = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+            for _ in self.clients
+        ]
+        self._wait()
 
     def __enter__(self) -> Floor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in self._children:
+        for child in self.processes:
             assert child.stdin is not None
             with suppress(OSError):
                 child.stdin.close()
-        for child in self._children:
+        for child in self.processes:
             child.wait()
 
     def round(self) -> None:
-        """The clients' work of a round, on all cores."""
-        for child, clients in zip(self._children, self._shares, strict=True):
+        """Run the kernels of one round on all cores."""
+        for child, clients in zip(self.processes, self.clients, strict=True):
             assert child.stdin is not None
             child.stdin.write(f"{clients}\n")
             child.stdin.flush()
-        self._hear()
+        self._wait()
 
-    def _hear(self) -> None:
-        for child in self._children:
+    def _wait(self) -> None:
+        for child in self.processes:
             assert child.stdout is not None
             if not child.stdout.readline():
-                raise RuntimeError(f"a process of the floor ended with code {child.wait()}")
+                raise RuntimeError(f"a floor process ended with exit code {child.wait()}")
 
 
-def local_step(work: Work) -> list[Kernel]:
+def local_step(workload: Workload) -> list[Kernel]:
     """The kernels of one SGD step, in order."""
-    data = work.data()
-    module = work.module(data).to(memory_format=torch.channels_last)
-    h = torch.randn(work.batch, *data.shape)
+    data = workload.data()
+    module = workload.module(data).to(memory_format=torch.channels_last)
+    h = torch.randn(workload.batch, *data.shape)
     h = h.contiguous(memory_format=torch.channels_last) if h.ndim == 4 else h
     forward: list[Kernel] = []
     backward: list[Kernel] = []
     for layer in module:
         after = layer(h)
         if isinstance(layer, nn.Linear | nn.Conv2d):
-            kernels = _linear if isinstance(layer, nn.Linear) else _convolution
+            kernels = linear_kernels if isinstance(layer, nn.Linear) else convolution_kernels
             go, *back = kernels(layer.weight.data, h, 1e-3 * torch.randn_like(after), not forward)
             forward.append(go)
             backward = back + backward
@@ -85,7 +87,7 @@ def local_step(work: Work) -> list[Kernel]:
     return forward + backward
 
 
-def _linear(weight: Tensor, x: Tensor, d: Tensor, first: bool) -> list[Kernel]:
+def linear_kernels(weight: Tensor, x: Tensor, d: Tensor, first: bool) -> list[Kernel]:
     out, back = torch.empty_like(d), torch.empty_like(x)
     kernels: list[Kernel] = [lambda: torch.mm(x, weight.t(), out=out)]
     if not first:
@@ -93,7 +95,7 @@ def _linear(weight: Tensor, x: Tensor, d: Tensor, first: bool) -> list[Kernel]:
     return [*kernels, lambda: weight.addmm_(d.t(), x, alpha=-LR)]
 
 
-def _convolution(weight: Tensor, x: Tensor, d: Tensor, first: bool) -> list[Kernel]:
+def convolution_kernels(weight: Tensor, x: Tensor, d: Tensor, first: bool) -> list[Kernel]:
     backward = torch.ops.aten.convolution_backward
     wanted = [not first, True, False]
 
@@ -105,11 +107,11 @@ def _convolution(weight: Tensor, x: Tensor, d: Tensor, first: bool) -> list[Kern
 
 
 def main() -> None:
-    """A process: say when ready, then do as many clients as each line says."""
-    work = Work(**json.loads(sys.argv[1]))
+    """Print "ready", then run as many clients as each line of stdin asks for."""
+    workload = Workload(**json.loads(sys.argv[1]))
     torch.set_num_threads(1)
     with torch.inference_mode():
-        kernels = work.steps * local_step(work)
+        kernels = workload.steps * local_step(workload)
         print("ready", flush=True)
         for line in sys.stdin:
             for _ in range(int(line)):

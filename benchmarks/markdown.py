@@ -1,36 +1,36 @@
-"""A bench.json as the tables of a page of the documentation."""
+"""Render bench.json as Markdown tables for the documentation."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from benchmarks.results import BUSY, Panel, Row, panel_of
+from benchmarks.results import BUSY, Comparison, Row, comparison_from_json
 
 
-def page(path: Path) -> str:
-    """The machine, then a table a panel."""
+def render_markdown(path: Path) -> str:
+    """The machine, then one table per comparison."""
     found = json.loads(path.read_text())
     machine = found["machine"]
-    told = f"{machine['cpu']}, {machine['cores']} cores; torch {machine['torch']}, Python {machine['python']}"
-    head = f"{told}; commit `{machine['git']}`; load of the machine at the start {found['load']:g}.\n"
-    busy = "\nOthers were at work on the machine: these numbers are provisional, no target is decided by them.\n"
-    notes = "".join(f"\n{note}\n" for note in found.get("notes", ()))  # by whoever measured
+    setup = f"{machine['cpu']}, {machine['cores']} cores; torch {machine['torch']}, Python {machine['python']}"
+    head = f"{setup}; commit `{machine['git']}`; load of the machine at the start {found['load']:g}.\n"
+    busy = "\nOther processes used the machine: these numbers are provisional and decide no target.\n"
+    notes = "".join(f"\n{note}\n" for note in found.get("notes", ()))
     head += notes or (busy if found["load"] > BUSY else "")
-    return head + "".join(_table(panel_of(panel)) for panel in found["panels"])
+    return head + "".join(_table(comparison_from_json(comparison)) for comparison in found["comparisons"])
 
 
-def _table(panel: Panel) -> str:
-    heads = ["", f"median {panel.unit}", "quartiles", *(f"/ {base}" for base in panel.bases), "target"]
-    lines = [f"\n**{panel.work}**: {panel.title}; {panel.repeats} turns\n", _line(heads)]
+def _table(comparison: Comparison) -> str:
+    heads = ["", f"median {comparison.unit}", "quartiles", *(f"/ {base}" for base in comparison.bases), "target"]
+    lines = [f"\n**{comparison.workload}**: {comparison.title}; {comparison.repeats} turns\n", _line(heads)]
     lines.append("|" + "---|" * len(heads))
-    scale = 1e3 if panel.unit == "ms" else 1.0
-    for row in panel.rows:
-        ratios = [f"{row.ratios[base]:.2f}" if base in row.ratios else "" for base in panel.bases]
+    scale = 1e3 if comparison.unit == "ms" else 1.0
+    for row in comparison.rows:
+        ratios = [f"{row.ratios[base]:.2f}" if base in row.ratios else "" for base in comparison.bases]
         digits = 1 if row.median * scale < 100 else 0
         spread = f"{row.low * scale:.{digits}f} to {row.high * scale:.{digits}f}" if row.low < row.high else "—"
-        lines.append(_line([panel.label(row), panel.value(row), spread, *ratios, _verdict(row)]))
-    return "\n".join(lines) + "\n" + "".join(f"\n{note}\n" for note in panel.notes)
+        lines.append(_line([comparison.label(row), comparison.value(row), spread, *ratios, _verdict(row)]))
+    return "\n".join(lines) + "\n" + "".join(f"\n{note}\n" for note in comparison.notes)
 
 
 def _line(cells: list[str]) -> str:
@@ -39,5 +39,5 @@ def _line(cells: list[str]) -> str:
 
 def _verdict(row: Row) -> str:
     met = {base: row.ratios[base] <= limit for base, limit in row.limits.items()}
-    told = [f"≤ {row.limits[base]:g} of {base}: {'met' if good else '**missed**'}" for base, good in met.items()]
-    return ", ".join(told) or "—"
+    verdicts = [f"≤ {row.limits[base]:g} of {base}: {'met' if good else '**missed**'}" for base, good in met.items()]
+    return ", ".join(verdicts) or "—"

@@ -1,7 +1,7 @@
-"""W5, memory: what a run takes at most with few and with many clients a round, each in a fresh process.
+"""W5, memory: the peak of a run with few and with many clients per round, each in a fresh process.
 
-Counted is anonymous memory (`RssAnon`) of the process and all its workers, read every few milliseconds. What they
-share, data and the region that updates pass through, is mapped from files and not anonymous.
+Measures anonymous memory (`RssAnon`) of the process and all its workers, read every few milliseconds. Data
+and the shared memory of the updates are mapped from files and not anonymous.
 `python -m benchmarks.memory WORK ALGORITHM WORKERS` prints the peak in bytes.
 """
 
@@ -16,41 +16,41 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmarks.floor import ROOT
-from benchmarks.results import Panel, Row
+from benchmarks.results import Comparison, Row
 from benchmarks.timing import Tick, silent
-from benchmarks.works import Work
+from benchmarks.workloads import Workload
 
 FEW, ROUNDS = 10, 3
 EVERY_S = 0.02
 LIMIT = 1.05  # times the memory of few clients
 
 
-def measure(work: Work, tick: Tick = silent, few: int = FEW, algorithm: str = "drag") -> Panel:
-    """The peak of a cohort of few and of the whole one, of the same population."""
+def measure(workload: Workload, tick: Tick = silent, few: int = FEW, algorithm: str = "drag") -> Comparison:
+    """Compare the peak memory of a small and of the full cohort, of the same population."""
     from dragfl.engine.backends.select import cores
 
     found: dict[int, float] = {}
-    for count in (few, work.per_round):
+    for count in (few, workload.per_round):
         tick(f"memory of {count:,} clients a round")
-        found[count] = _peak(replace(work, per_round=count), algorithm, cores())
+        found[count] = _peak(replace(workload, per_round=count), algorithm, cores())
     base, how, rows = f"{few} clients", f"{cores()} workers", []
     for count, peak in found.items():
         limits = {base: LIMIT} if count != few else {}
         ratios = {base: peak / found[few]}
         rows.append(Row(f"{algorithm}, {count:,} clients a round", "dragfl", how, peak, peak, peak, ratios, limits))
     title = f"peak anonymous memory of {ROUNDS} rounds, {how}"
-    return Panel(work.name, title, tuple(rows), (base,), 1, unit="MB")
+    return Comparison(workload.name, title, tuple(rows), (base,), 1, unit="MB")
 
 
-def _peak(work: Work, algorithm: str, workers: int) -> float:
-    command = [sys.executable, "-m", "benchmarks.memory", json.dumps(asdict(work)), algorithm, str(workers)]
+def _peak(workload: Workload, algorithm: str, workers: int) -> float:
+    command = [sys.executable, "-m", "benchmarks.memory", json.dumps(asdict(workload)), algorithm, str(workers)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
     done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True, text=True)
     return float(done.stdout) / 1e6
 
 
 def anonymous() -> int:
-    """Bytes of anonymous memory of this process and all below it; a process may end while we look."""
+    """Bytes of anonymous memory of this process and its descendants; a process may end meanwhile."""
     total, left = 0, [os.getpid()]
     while left:
         folder = Path(f"/proc/{left.pop()}")
@@ -67,7 +67,7 @@ def anonymous() -> int:
 def main() -> None:
     import dragfl
 
-    work = Work(**json.loads(sys.argv[1]))
+    workload = Workload(**json.loads(sys.argv[1]))
     peak, over = [0], threading.Event()
 
     def watch() -> None:
@@ -76,7 +76,7 @@ def main() -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    with dragfl.simulate(work.experiment(sys.argv[2], int(sys.argv[3]))) as simulation:
+    with dragfl.simulate(workload.experiment(sys.argv[2], int(sys.argv[3]))) as simulation:
         for _ in range(ROUNDS):
             simulation.step()
         over.set()

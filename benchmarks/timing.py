@@ -1,4 +1,4 @@
-"""Fair timing on a noisy machine: the contenders take turns in one process, and medians are compared as ratios."""
+"""Timing on a noisy machine: contenders take turns in one process, and medians are compared as ratios."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import torch
 
-PAUSE_S = 0.01  # threads of the contender before may spin for a while before they sleep
+PAUSE_S = 0.01  # threads of the previous contender may spin for a while before they sleep
 TURN_S = 0.3
 
-Tick = Callable[[str], None]  # told who is next
+Tick = Callable[[str], None]  # called with the name of the next contender
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ def silent(_: str) -> None:
 
 
 def interleave(contenders: Mapping[str, Callable[[], object]], repeats: int, tick: Tick = silent) -> dict[str, Times]:
-    """All of them take a turn, then one more, in a new order each time: a slow spell hits them alike.
+    """Time all contenders in turns, in a new order each time, so that a slow period affects all of them.
 
-    A turn is as often as fits into TURN_S, and at least once: what is measured follows upon itself, as rounds do.
+    A turn repeats the call as often as fits into TURN_S, at least once.
     """
     times: dict[str, int] = {}
-    for name, work in contenders.items():
+    for name, run in contenders.items():
         tick(f"{name}, warming up")
-        work()  # warm caches and allocators
+        run()  # warm caches and allocators
         started = time.perf_counter()
-        work()
+        run()
         times[name] = max(1, int(TURN_S / (time.perf_counter() - started)))
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     order, draws = list(contenders), random.Random(0)
@@ -67,7 +67,7 @@ def interleave(contenders: Mapping[str, Callable[[], object]], repeats: int, tic
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """So many intra-op threads; as it was afterwards."""
+    """Set the number of intra-op threads; restore it afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -76,9 +76,9 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def with_threads(count: int, work: Callable[[], object]) -> Callable[[], None]:
+def with_threads(count: int, workload: Callable[[], object]) -> Callable[[], None]:
     def run() -> None:
         with threads(count):
-            work()
+            run()
 
     return run

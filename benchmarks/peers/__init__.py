@@ -1,8 +1,8 @@
-"""Other libraries at the same work: same model, clients, steps and batches, as their own tutorials drive them.
+"""Other libraries on the same workload: same model, clients, steps and batches, set up as in their own tutorials.
 
-A peer module has `NAME`, `DISTRIBUTION`, and `round_of(work, given)`, which makes a function that plays one round of
-FedAvg without evaluation; if that has a `close` it is called at the end. Where clients train by the epoch each of them
-holds exactly `steps * batch` samples and makes one pass. A library that cannot be imported is left out.
+A peer module has `NAME`, `DISTRIBUTION`, and `round_of(workload, given)`, which builds a function that runs one
+round of FedAvg without evaluation; its `close`, if any, is called at the end. Where clients train by epochs, each of
+them holds exactly `steps * batch` samples and makes one pass. A library that is not installed is skipped.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 
 from benchmarks.bare import Preloaded
-from benchmarks.works import Work
+from benchmarks.workloads import Workload
 
 PEERS = ("fedlab", "fluke", "pfl", "flower")
-TALKATIVE = ("pfl", "flwr", "alembic", "ray")  # loggers
+LOGGERS = ("pfl", "flwr", "alembic", "ray")  # silenced
 
 
 @dataclass(frozen=True)
 class Peer:
     name: str
     version: str
-    processes: bool  # it brings processes of its own, and has no use for threads
-    round_of: Callable[[Work, Preloaded], Callable[[], object]]
+    processes: bool  # it starts its own processes, so threads are not varied
+    round_of: Callable[[Workload, Preloaded], Callable[[], object]]
 
 
 def installed() -> Iterator[Peer]:
-    """Those that can be imported here."""
-    for name in TALKATIVE:
+    """The peers that can be imported."""
+    for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
     for name in PEERS:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about what they import, which is none of ours
+                warnings.simplefilter("ignore")  # warnings of their imports
                 module = import_module(f"benchmarks.peers.{name}")
             version, processes = metadata.version(module.DISTRIBUTION), getattr(module, "PROCESSES", False)
             yield Peer(module.NAME, version, processes, module.round_of)

@@ -1,4 +1,4 @@
-"""Flower: FedAvg in its simulation runtime, a Ray actor a core. Before each round the strategy waits to be told."""
+"""Flower: FedAvg in its simulation runtime, one Ray actor per core. The strategy waits before each round."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from flwr.simulation import run_simulation
 from torch.nn import functional as nnf
 
 from benchmarks.bare import Preloaded, preload
-from benchmarks.works import ENDLESS, LR, WORKS, Work
+from benchmarks.workloads import ENDLESS, LR, WORKLOADS, Workload
 
 NAME, DISTRIBUTION, PROCESSES = "Flower", "flwr", True
-loaded = cache(lambda name: preload(WORKS[name]))  # once an actor
+loaded = cache(lambda name: preload(WORKLOADS[name]))  # once per actor
 
 
 def client(name: str, message: Message, context: Context) -> Message:
-    work, given = WORKS[name], loaded(name)
-    model, mine = work.module(work.data()), given.rows[int(context.node_config["partition-id"])]
+    workload, given = WORKLOADS[name], loaded(name)
+    model, mine = workload.module(workload.data()), given.rows[int(context.node_config["partition-id"])]
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     optimiser = torch.optim.SGD(model.parameters(), lr=LR)
-    for _ in range(work.steps):
-        batch = mine[torch.randint(len(mine), (work.batch,))]
+    for _ in range(workload.steps):
+        batch = mine[torch.randint(len(mine), (workload.batch,))]
         optimiser.zero_grad()
         nnf.cross_entropy(model(given.x[batch]), given.y[batch]).backward()
         optimiser.step()
-    told = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(mine)})}
-    return Message(content=RecordDict(told), reply_to=message)
+    content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(mine)})}
+    return Message(content=RecordDict(content), reply_to=message)
 
 
 class Paced(FedAvg):
-    """FedAvg that says when it is about to begin a round, and waits."""
+    """FedAvg that waits for a signal before each round."""
 
     def __init__(self, *settings: float) -> None:
         super().__init__(*settings)
@@ -52,17 +52,17 @@ class Paced(FedAvg):
 
 
 class Simulation:
-    """A simulation in a thread of its own; a call is a round."""
+    """A simulation in its own thread; a call runs one round."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, workload: Workload) -> None:
         logging.getLogger("flwr").setLevel(logging.ERROR)  # its import sets it lower
-        self._paced = paced = Paced(work.per_round / work.clients, 0.0, work.per_round, 0, work.clients)
+        self._paced = paced = Paced(workload.per_round / workload.clients, 0.0, workload.per_round, 0, workload.clients)
         server, app = ServerApp(), ClientApp()
-        app.train()(partial(client, work.name))
-        arrays = ArrayRecord(work.module(work.data()).state_dict())
+        app.train()(partial(client, workload.name))
+        arrays = ArrayRecord(workload.module(workload.data()).state_dict())
         server.main()(lambda grid, context: paced.start(grid, arrays, ENDLESS))
         config = {"client_resources": {"num_cpus": 1}, "init_args": {"address": "local", "log_to_driver": False}}
-        self._thread = Thread(target=run_simulation, args=(server, app, work.clients, "ray", config), daemon=True)
+        self._thread = Thread(target=run_simulation, args=(server, app, workload.clients, "ray", config), daemon=True)
         self._thread.start()
         paced.there.acquire()
 
@@ -76,5 +76,5 @@ class Simulation:
         self._thread.join(timeout=30)
 
 
-def round_of(work: Work, _: Preloaded) -> Simulation:
-    return Simulation(work)
+def round_of(workload: Workload, _: Preloaded) -> Simulation:
+    return Simulation(workload)

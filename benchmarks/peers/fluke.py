@@ -12,30 +12,30 @@ from fluke.server import Server
 from torch import nn
 
 from benchmarks.bare import Preloaded
-from benchmarks.works import LR, Work
+from benchmarks.workloads import LR, Workload
 
 NAME, DISTRIBUTION = "fluke", "fluke-fl"
 
 
-def round_of(work: Work, given: Preloaded) -> Callable[[], object]:
+def round_of(workload: Workload, given: Preloaded) -> Callable[[], object]:
     env = FlukeENV()
     env.set_device("cpu")
     env.set_inmemory(True)
     env.set_eval_cfg(pre_fit=False, post_fit=False, locals=False, server=False)
-    data, optimiser = work.data(), OptimizerConfigurator({"name": "SGD", "lr": LR})
+    data, optimiser = workload.data(), OptimizerConfigurator({"name": "SGD", "lr": LR})
     clients = []
     for m, mine in enumerate(given.rows):
-        own = mine[: work.steps * work.batch]
+        own = mine[: workload.steps * workload.batch]
         loader = FastDataLoader(
-            given.x[own], given.y[own], num_labels=data.classes, batch_size=work.batch, shuffle=True
+            given.x[own], given.y[own], num_labels=data.classes, batch_size=workload.batch, shuffle=True
         )
         clients.append(Client(m, loader, None, optimiser, nn.CrossEntropyLoss(), local_epochs=1))
-    server = Server(work.module(data), None, clients)
+    server = Server(workload.module(data), None, clients)
     for client in clients:
         client.set_channel(server.channel)
 
     def round() -> None:
-        cohort = server.get_eligible_clients(work.per_round / work.clients)
+        cohort = server.get_eligible_clients(workload.per_round / workload.clients)
         server.broadcast_model(cohort)
         for client in cohort:
             client.local_update(1)

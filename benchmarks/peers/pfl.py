@@ -1,4 +1,4 @@
-"""pfl-research: FederatedAveraging on its SimulatedBackend, one central iteration a call, in one process."""
+"""pfl-research: FederatedAveraging on its SimulatedBackend, one central iteration per call, in one process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as nnf
 
 from benchmarks.bare import Preloaded
-from benchmarks.works import ENDLESS, LR, Work
+from benchmarks.workloads import ENDLESS, LR, Workload
 
 NAME, DISTRIBUTION = "pfl-research", "pfl"
 
@@ -31,19 +31,19 @@ class Net(nn.Sequential):
         return {}
 
 
-def round_of(work: Work, given: Preloaded) -> Callable[[], object]:
-    net = Net(*work.module(work.data()))
+def round_of(workload: Workload, given: Preloaded) -> Callable[[], object]:
+    net = Net(*workload.module(workload.data()))
     model = PyTorchModel(net, torch.optim.SGD, torch.optim.SGD(net.parameters(), lr=1.0))
-    own = [mine[: work.steps * work.batch] for mine in given.rows]
+    own = [mine[: workload.steps * workload.batch] for mine in given.rows]
     users = [PyTorchTensorDataset((given.x[mine], given.y[mine])) for mine in own]
-    sampler = get_user_sampler("minimize_reuse", np.arange(work.clients).tolist())
+    sampler = get_user_sampler("minimize_reuse", np.arange(workload.clients).tolist())
     everyone = FederatedDataset(users.__getitem__, sampler)
     backend = SimulatedBackend(training_data=everyone, val_data=everyone)
-    train = NNTrainHyperParams(local_batch_size=work.batch, local_num_epochs=1, local_learning_rate=LR)
+    train = NNTrainHyperParams(local_batch_size=workload.batch, local_num_epochs=1, local_learning_rate=LR)
     algorithm, played = FederatedAveraging(), iter(range(1, ENDLESS))
 
     def round() -> None:
-        until = NNAlgorithmParams(next(played), ENDLESS, work.per_round, 0)  # evaluated in round 0 alone
+        until = NNAlgorithmParams(next(played), ENDLESS, workload.per_round, 0)  # evaluated in round 0 alone
         algorithm.run(until, backend, model, train, None, send_metrics_to_platform=False)
 
     return round

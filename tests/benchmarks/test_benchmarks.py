@@ -1,4 +1,4 @@
-"""The harness of `dragfl bench` on tiny sizes: who takes part, what is counted and written. No time is asserted."""
+"""The benchmarks on tiny sizes: contenders, counts and written files. No test asserts a time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch
 from torch import nn
 
 import dragfl
-from benchmarks import aggregation, aggregators, floor, measure, memory, rounds, timing, trainers
+from benchmarks import __main__ as command
+from benchmarks import aggregation, aggregators, floor, memory, rounds, timing, trainers
 from benchmarks.bare import bare_loop, preload
 from benchmarks.figure import columns, draw
-from benchmarks.markdown import page
-from benchmarks.results import Panel, Row, about, panel_of
+from benchmarks.markdown import render_markdown
+from benchmarks.results import Comparison, Row, comparison_from_json, describe_environment
 from benchmarks.timing import Times, interleave, threads
-from benchmarks.works import WORKS, Work, noise
-from dragfl.cli import main
+from benchmarks.workloads import WORKLOADS, Workload, noise
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,7 +32,7 @@ def tiny_pictures() -> dragfl.Dataset:
     return noise((1, 16, 16), 3, 60)
 
 
-MLP = Work("W1", "tiny", f"{__name__}:tiny", "mlp", 4, 3, 2, 5, 0.3, 1.6, settings={"hidden": 4})
+MLP = Workload("W1", "tiny", f"{__name__}:tiny", "mlp", 4, 3, 2, 5, 0.3, 1.6, settings={"hidden": 4})
 CNN = dataclasses.replace(MLP, dataset=f"{__name__}:tiny_pictures", model="cnn", settings={"channels": 2})
 
 
@@ -40,42 +40,42 @@ def row(name: str, kind: str, median: float, base: float, **limits: float) -> Ro
     return Row(name, kind, "1 thread", median, median, median, {"bare loop": median / base}, limits)  # type: ignore[arg-type]
 
 
-def test_everyone_takes_part_in_a_round() -> None:
-    panel = rounds.measure(MLP, 1)
-    ours = [one for one in panel.rows if one.kind == "dragfl"]
+def test_a_round_is_measured_for_every_contender() -> None:
+    comparison = rounds.measure(MLP, 1)
+    ours = [one for one in comparison.rows if one.kind == "dragfl"]
     assert [one.name for one in ours] == ["dragfl, fedavg", "dragfl, drag"]
-    assert {one.kind for one in panel.rows} >= {"floor", "bare", "dragfl"}
+    assert {one.kind for one in comparison.rows} >= {"floor", "bare", "dragfl"}
     assert all(one.limits == {"bare loop": 0.3, "floor": 1.6} for one in ours)
-    bare = [one for one in panel.rows if one.kind == "bare"]
+    bare = [one for one in comparison.rows if one.kind == "bare"]
     assert min(one.ratios["bare loop"] for one in bare) == 1.0  # the faster thread count is the base
-    assert next(one for one in panel.rows if one.kind == "floor").ratios["floor"] == 1.0
+    assert next(one for one in comparison.rows if one.kind == "floor").ratios["floor"] == 1.0
 
 
-@pytest.mark.parametrize(("work", "products"), [(MLP, 2 + 3), (CNN, 5 + 2 * 3 + 2)])
-def test_the_floor_is_the_kernels_of_sgd(work: Work, products: int) -> None:
+@pytest.mark.parametrize(("workload", "products"), [(MLP, 2 + 3), (CNN, 5 + 2 * 3 + 2)])
+def test_the_floor_has_the_kernels_of_sgd(workload: Workload, products: int) -> None:
     """A linear layer has two products and an update, the first layer no d W; a convolution has two calls."""
     with torch.inference_mode():
-        kernels = floor.local_step(work)
+        kernels = floor.local_step(workload)
         assert len(kernels) == products
         for kernel in kernels:
             kernel()
 
 
-def test_the_update_of_the_floor_is_that_of_sgd() -> None:
+def test_the_floor_makes_the_update_of_sgd() -> None:
     layer, x, d = nn.Linear(3, 2, bias=False), torch.randn(4, 3), torch.randn(4, 2)
     weight = layer.weight.detach().clone()
     layer(x).backward(d)
-    _, update = floor._linear(weight, x, d, first=True)
+    _, update = floor.linear_kernels(weight, x, d, first=True)
     expected = (weight - floor.LR * layer.weight.grad).clone()
     update()
     torch.testing.assert_close(weight, expected)
 
 
-def test_a_floor_deals_all_clients_and_ends() -> None:
+def test_the_floor_distributes_all_clients_and_its_processes_end() -> None:
     with floor.Floor(MLP, 2) as made:
-        assert made._shares == [2, 1]
+        assert made.clients == [2, 1]
         made.round()
-    assert [child.returncode for child in made._children] == [0, 0]
+    assert [child.returncode for child in made.processes] == [0, 0]
 
 
 def test_the_bare_loop_takes_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,13 +86,13 @@ def test_the_bare_loop_takes_every_step(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(steps) == MLP.per_round * MLP.steps
 
 
-def test_clients_of_the_bare_loop_hold_what_the_work_says() -> None:
+def test_clients_of_the_bare_loop_hold_the_samples_of_the_workload() -> None:
     assert sum(map(len, preload(MLP).rows)) == 60
     drawn = preload(dataclasses.replace(MLP, clients=100, share=7))
     assert [len(rows) for rows in drawn.rows] == [7] * 100
 
 
-def test_turns_are_counted_and_threads_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turns_are_counted_and_the_thread_count_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "TURN_S", 0.0)
     calls: list[str] = []
     before = torch.get_num_threads()
@@ -100,7 +100,7 @@ def test_turns_are_counted_and_threads_given_back(monkeypatch: pytest.MonkeyPatc
         found = interleave({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
     assert torch.get_num_threads() == before
     assert len(found["a"].seconds) == 3
-    assert sorted(calls) == 5 * ["a"] + 5 * ["b"]  # two more, to warm up and to see how often fits into a turn
+    assert sorted(calls) == 5 * ["a"] + 5 * ["b"]  # two more: one to warm up, one to size a turn
     assert Times((4.0, 1.0, 3.0, 2.0)).median == 2.5
     assert Times((4.0, 1.0, 3.0, 2.0, 5.0)).quartiles == (2.0, 4.0)
 
@@ -113,56 +113,59 @@ def test_a_target_is_met_if_every_ratio_is_small_enough() -> None:
 
 def test_aggregation_and_aggregators() -> None:
     small = aggregation.measure(1, shapes=((5, 100),))
-    assert {len(panel.rows) for panel in small} == {4}
+    assert {len(comparison.rows) for comparison in small} == {4}
     (robust,) = aggregators.measure(1, shapes=((11, 50),))
     ours = [one.name for one in robust.rows if one.kind == "dragfl"]
     assert "median" in ours and "nnm" in ours
 
 
-def test_every_trainer_that_can_is_measured() -> None:
+def test_every_trainer_that_supports_the_model_is_measured() -> None:
     dense, convolved = trainers.measure(1, shapes=(MLP, CNN))
     assert {"reference", "dense"} <= {one.name for one in dense.rows}
     assert {"reference", "channels_last"} <= {one.name for one in convolved.rows}
-    for panel in (dense, convolved):
-        assert panel.notes[0].removeprefix("auto: ") in {one.name for one in panel.rows}
+    for comparison in (dense, convolved):
+        assert comparison.notes[0].removeprefix("auto: ") in {one.name for one in comparison.rows}
 
 
-def test_anonymous_memory_grows_with_what_is_kept() -> None:
+def test_anonymous_memory_counts_allocated_tensors() -> None:
     before = memory.anonymous()
-    kept = torch.ones(20_000_000)  # more than an allocator keeps at hand
+    kept = torch.ones(20_000_000)  # more than an allocator keeps in reserve
     assert memory.anonymous() - before > 0.9 * kept.nbytes
 
 
 @pytest.mark.slow
 def test_memory_of_few_and_of_many() -> None:
-    panel = memory.measure(dataclasses.replace(MLP, share=5, clients=40, per_round=40), few=4)
-    few, many = panel.rows
-    assert panel.unit == "MB"
+    comparison = memory.measure(dataclasses.replace(MLP, share=5, clients=40, per_round=40), few=4)
+    few, many = comparison.rows
+    assert comparison.unit == "MB"
     assert few.median > 10 and many.limits == {"4 clients": memory.LIMIT}
 
 
-def some() -> list[Panel]:
+def sample_comparisons() -> list[Comparison]:
     rows = (row("floor", "floor", 0.1, 1.0), row("dragfl", "dragfl", 0.4, 1.0, **{"bare loop": 0.3}))
-    panel = Panel("W1", "tiny", (*rows, row("Slow", "peer", 9.0, 1.0)), ("bare loop",), 1)
-    return [panel, panel, dataclasses.replace(panel, work="W4", unit="MB")]
+    comparison = Comparison("W1", "tiny", (*rows, row("Slow", "peer", 9.0, 1.0)), ("bare loop",), 1)
+    return [comparison, comparison, dataclasses.replace(comparison, workload="W4", unit="MB")]
 
 
 def test_a_panel_survives_json() -> None:
-    (panel, *_) = some()
-    assert panel_of(json.loads(json.dumps(dataclasses.asdict(panel)))) == panel
+    (comparison, *_) = sample_comparisons()
+    assert comparison_from_json(json.loads(json.dumps(dataclasses.asdict(comparison)))) == comparison
 
 
 def test_figure(tmp_path: Path) -> None:
-    assert draw(some(), tmp_path / "bench.png")
+    assert draw(sample_comparisons(), tmp_path / "bench.png")
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
-    assert [len(column) for column in columns(some())] == [2, 1]
-    assert not draw([dataclasses.replace(some()[0], work="trainers")], tmp_path / "none.png")
+    assert [len(column) for column in columns(sample_comparisons())] == [2, 1]
+    assert not draw([dataclasses.replace(sample_comparisons()[0], workload="trainers")], tmp_path / "none.png")
 
 
-def test_markdown_says_what_was_missed(tmp_path: Path) -> None:
-    table = {**about(), "panels": [dataclasses.asdict(panel) for panel in some()]}
+def test_markdown_shows_missed_targets(tmp_path: Path) -> None:
+    table = {
+        **describe_environment(),
+        "comparisons": [dataclasses.asdict(comparison) for comparison in sample_comparisons()],
+    }
     (tmp_path / "bench.json").write_text(json.dumps(table))
-    text = page(tmp_path / "bench.json")
+    text = render_markdown(tmp_path / "bench.json")
     assert "| dragfl | 400 | — | 0.40 | ≤ 0.3 of bare loop: **missed** |" in text
     assert "torch" in text
 
@@ -171,25 +174,26 @@ def test_the_command_writes_json_and_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(aggregation, "SHAPES", ((5, 100),))
-    monkeypatch.setitem(measure.WORKS, "W1", MLP)
-    monkeypatch.setattr(measure.trainers, "SHAPES", (MLP,))
-    monkeypatch.setattr(measure.rounds, "measure", lambda work, repeats, tick: some()[0])
-    assert main(["bench", "W1", "trainers", "--repeats", "1", "--out", str(tmp_path)]) == 0
+    monkeypatch.setitem(command.WORKLOADS, "W1", MLP)
+    monkeypatch.setattr(trainers, "SHAPES", (MLP,))
+    monkeypatch.setattr(rounds, "measure", lambda workload, repeats, tick: sample_comparisons()[0])
+    assert command.main(["W1", "trainers", "--repeats", "1", "--out", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "bench.json").read_text())
-    assert [panel["work"] for panel in found["panels"]] == ["W1", "trainers"]
+    assert [comparison["workload"] for comparison in found["comparisons"]] == ["W1", "trainers"]
     assert found["machine"]["cores"] >= 1 and found["machine"]["seed"] == 0
     assert (tmp_path / "bench.png").exists()
-    said = capsys.readouterr().out
-    assert "missed" in said and "reference" in said
+    printed = capsys.readouterr().out
+    assert "missed" in printed and "reference" in printed
 
 
 @pytest.mark.parametrize("words", [["W9"], ["W1", "--repeats", "0"]])
-def test_a_wrong_word_is_told(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", *words]) == 2
+def test_wrong_arguments_are_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main(words)
     assert re.search("W9|--repeats 0", capsys.readouterr().err)
 
 
-def test_the_works_are_those_of_the_documentation() -> None:
+def test_the_documentation_lists_every_workload() -> None:
     text = (ROOT / "docs" / "speed.md").read_text()
-    for work in WORKS.values():
-        assert f"| {work.name} |" in text, work.name
+    for workload in WORKLOADS.values():
+        assert f"| {workload.name} |" in text, workload.name

@@ -1,6 +1,6 @@
-"""The works: what every contender has to do in a round, and how fast dragfl should be at it.
+"""The workloads: the training of a round, the same for every contender, and the targets of dragfl.
 
-The data are random numbers: no contender's speed depends on them.
+The data are random numbers: the speed does not depend on them.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from dragfl.models import MODELS
 
 SEED = 0
 LR = 0.01
-ENDLESS = 10**6  # rounds, and rounds between evaluations: more than anybody waits for
+ENDLESS = 10**6  # rounds, and rounds between evaluations: more than any benchmark runs
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """A round of local training: `per_round` of `clients` clients, `steps` steps of `batch` samples each."""
 
     name: str
     title: str
-    dataset: str  # module:function that makes it, so that a worker process can
+    dataset: str  # module:function that makes it, so that worker processes can import it
     model: str
     clients: int
     per_round: int
     steps: int
     batch: int
-    to_bare: float | None = None  # dragfl's time should be at most this share of the bare loop's
+    to_bare: float | None = None  # target: the time of dragfl divided by the time of the bare loop
     to_floor: float | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the model
-    share: int | None = None  # samples of a client, drawn for each from all; None: the data are dealt out
+    share: int | None = None  # samples of a client, drawn from all; None: the data are partitioned
     peers: bool = True
     most_repeats: int | None = None
 
@@ -52,7 +52,7 @@ class Work:
         return made
 
     def experiment(self, algorithm: str, workers: int, **engine: Any) -> dragfl.Experiment:
-        """The same work for dragfl; nothing is ever evaluated."""
+        """The spec of this workload; it never evaluates."""
         partition = {"kind": "iid"} if self.share is None else {"kind": "resampled", "k": self.share}
         return dragfl.load(
             {
@@ -83,27 +83,29 @@ def noise(shape: tuple[int, ...], classes: int, samples: int) -> dragfl.Dataset:
 
 
 def letters() -> dragfl.Dataset:
-    """In the shape of EMNIST."""
+    """Random data in the shape of EMNIST."""
     return noise((1, 28, 28), 47, 40_000)
 
 
 def pictures() -> dragfl.Dataset:
-    """In the shape of CIFAR-10."""
+    """Random data in the shape of CIFAR-10."""
     return noise((3, 32, 32), 10, 20_000)
 
 
-_LETTERS, _PICTURES = "benchmarks.works:letters", "benchmarks.works:pictures"
+_LETTERS, _PICTURES = "benchmarks.workloads:letters", "benchmarks.workloads:pictures"
 _MLP = {"dataset": _LETTERS, "model": "mlp", "to_bare": 0.30, "to_floor": 1.6, "steps": 5}
 _CNN = {"dataset": _PICTURES, "model": "cnn", "to_bare": 0.36, "to_floor": 1.7, "steps": 5}
 _MANY = {"dataset": _LETTERS, "model": "logistic", "steps": 5, "share": 50, "peers": False, "most_repeats": 3}
 MANY = 10_000
 
-WORKS = {
-    work.name: work
-    for work in (
-        Work("W1", "MLP 784-500-47, 40 of 40 clients, 5 steps of 20", clients=40, per_round=40, batch=20, **_MLP),
-        Work("W2", "MLP 784-500-47, 10 of 40 clients, 5 steps of 10", clients=40, per_round=10, batch=10, **_MLP),
-        Work("W3", "CNN on 3x32x32, 20 of 20 clients, 5 steps of 20", clients=20, per_round=20, batch=20, **_CNN),
-        Work("W5", "logistic 784-47, 10,000 clients, 5 steps of 10", clients=MANY, per_round=MANY, batch=10, **_MANY),
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload("W1", "MLP 784-500-47, 40 of 40 clients, 5 steps of 20", clients=40, per_round=40, batch=20, **_MLP),
+        Workload("W2", "MLP 784-500-47, 10 of 40 clients, 5 steps of 10", clients=40, per_round=10, batch=10, **_MLP),
+        Workload("W3", "CNN on 3x32x32, 20 of 20 clients, 5 steps of 20", clients=20, per_round=20, batch=20, **_CNN),
+        Workload(
+            "W5", "logistic 784-47, 10,000 clients, 5 steps of 10", clients=MANY, per_round=MANY, batch=10, **_MANY
+        ),
     )
 }
