@@ -19,7 +19,7 @@ from benchmarks.timing import Tick, silent, threads
 from benchmarks.workloads import SEED
 from dragfl import functional as fn
 
-SMALL, LARGE = (40, 416_047), (20, 10_000_000)
+SHAPES = SMALL, LARGE = (40, 416_047), (20, 10_000_000)
 NU, ITERATIONS = 0.1, 3  # ByzFL's defaults for the geometric median
 
 

@@ -29,13 +29,10 @@ class Preloaded:
 def preload(workload: Workload) -> Preloaded:
     data, draws = workload.data(), torch.Generator().manual_seed(SEED)
     n = len(data.y)
-    parts = torch.randperm(n, generator=draws).chunk(workload.clients)
-    drawn = (
-        None
-        if workload.share is None
-        else torch.randint(n, (workload.clients, workload.share), generator=draws).unbind()
-    )
-    return Preloaded(data.x.float().div_(255.0), data.y, drawn or parts)
+    rows = torch.randperm(n, generator=draws).chunk(workload.clients)
+    if workload.share is not None:
+        rows = torch.randint(n, (workload.clients, workload.share), generator=draws).unbind()
+    return Preloaded(data.x.float().div_(255.0), data.y, rows)
 
 
 def bare_loop(workload: Workload, given: Preloaded) -> Callable[[], None]:

@@ -1,7 +1,7 @@
 """The floor: only the matrix and convolution kernels that a round of plain SGD needs.
 
-No autograd, no gathering of samples, no loss, no activations, no biases, no copy of the model; inputs are preloaded. One
-process per core with one thread each: `python -m benchmarks.floor WORKLOAD` reads the number of clients per round.
+No autograd, no gathering of samples, no loss, no activations, no biases, no copy of the model; inputs are preloaded.
+One process per core with one thread each: `python -m benchmarks.floor WORKLOAD` reads the number of clients per round.
 
     x W^T,  d W,  W <- W - lr d^T x        for a linear layer; the first needs no d W
     convolution, its two gradients, W <- W - lr g    for a convolution, channels last

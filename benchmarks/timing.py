@@ -76,9 +76,9 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def with_threads(count: int, workload: Callable[[], object]) -> Callable[[], None]:
-    def run() -> None:
+def with_threads(count: int, function: Callable[[], object]) -> Callable[[], None]:
+    def wrapped() -> None:
         with threads(count):
-            run()
+            function()
 
-    return run
+    return wrapped

@@ -95,8 +95,16 @@ def pictures() -> dragfl.Dataset:
 _LETTERS, _PICTURES = "benchmarks.workloads:letters", "benchmarks.workloads:pictures"
 _MLP = {"dataset": _LETTERS, "model": "mlp", "to_bare": 0.30, "to_floor": 1.6, "steps": 5}
 _CNN = {"dataset": _PICTURES, "model": "cnn", "to_bare": 0.36, "to_floor": 1.7, "steps": 5}
-_MANY = {"dataset": _LETTERS, "model": "logistic", "steps": 5, "share": 50, "peers": False, "most_repeats": 3}
-MANY = 10_000
+_MANY = {
+    "dataset": _LETTERS,
+    "model": "logistic",
+    "clients": 10_000,
+    "per_round": 10_000,
+    "steps": 5,
+    "share": 50,
+    "peers": False,
+    "most_repeats": 3,
+}
 
 WORKLOADS = {
     workload.name: workload
@@ -104,8 +112,6 @@ WORKLOADS = {
         Workload("W1", "MLP 784-500-47, 40 of 40 clients, 5 steps of 20", clients=40, per_round=40, batch=20, **_MLP),
         Workload("W2", "MLP 784-500-47, 10 of 40 clients, 5 steps of 10", clients=40, per_round=10, batch=10, **_MLP),
         Workload("W3", "CNN on 3x32x32, 20 of 20 clients, 5 steps of 20", clients=20, per_round=20, batch=20, **_CNN),
-        Workload(
-            "W5", "logistic 784-47, 10,000 clients, 5 steps of 10", clients=MANY, per_round=MANY, batch=10, **_MANY
-        ),
+        Workload("W5", "logistic 784-47, 10,000 clients, 5 steps of 10", batch=10, **_MANY),
     )
 }

@@ -147,7 +147,7 @@ def sample_comparisons() -> list[Comparison]:
     return [comparison, comparison, dataclasses.replace(comparison, workload="W4", unit="MB")]
 
 
-def test_a_panel_survives_json() -> None:
+def test_a_comparison_is_rebuilt_from_json() -> None:
     (comparison, *_) = sample_comparisons()
     assert comparison_from_json(json.loads(json.dumps(dataclasses.asdict(comparison)))) == comparison
 
