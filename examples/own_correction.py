@@ -43,13 +43,17 @@ class Leash:
     def fields(self) -> Fields:
         return {"stray": "scalar"}  # what each client keeps between rounds; zero at first
 
+    @property
+    def sends(self) -> Fields:
+        return {"stray": "scalar"}  # what each client sends up with its update
+
     def init(self, info: FederationInfo) -> Usual:
         return Usual()
 
     def needs(self, state: Usual) -> frozenset[str]:
         return frozenset()  # not the cohort's mean gradient
 
-    def broadcast(self, state: Usual, context: RoundContext, given: RoundInputs) -> Tensors:
+    def broadcast(self, state: Usual, context: RoundContext, inputs: RoundInputs) -> Tensors:
         return {"usual": torch.tensor(state.stray)}  # sent down beside the model, counted as bytes
 
     def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
@@ -57,15 +61,15 @@ class Leash:
         return Affine(prox=self.mu * float(mine["stray"]) / usual) if usual > 0 else Affine()
 
     def client_finish(
-        self, done: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
+        self, result: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
     ) -> tuple[Tensors, Tensors]:
-        stray = torch.linalg.vector_norm(done.delta)
+        stray = torch.linalg.vector_norm(result.delta)
         return {"stray": stray}, {"stray": stray}  # (sent up, kept)
 
     def server_finish(
-        self, state: Usual, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+        self, state: Usual, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, Usual]:
-        return step, Usual(float(sums["stray"]) / float(sums["count"]))
+        return step, Usual(float(aggregated["stray"]) / float(aggregated["count"]))
 
 
 if __name__ == "__main__":

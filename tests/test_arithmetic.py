@@ -99,12 +99,14 @@ def test_the_largest_float64_rows_are_finite(value: float) -> None:
 def test_rounding_does_not_pile_up(d: int) -> None:
     """Equal numbers are the worst case, for every addition rounds the same way: norm |a| sqrt d and dot a d.
 
-    A norm divides an update, so its error is what an attacker can gain in length.
+    A norm divides an update, so its error is what an attacker can gain in length. A dot sums a piece of 8192 columns in
+    float32; a kernel with 8 lanes makes 1024 additions in each, so the relative error is at most 1024 * 2^-24 = 6.1e-5
+    (measured: 2.5e-5 with AVX2, below 1e-5 with AVX-512).
     """
     values = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 2.0, 50).astype(np.float32))
     X = values.unsqueeze(1).repeat(1, d)
     torch.testing.assert_close(row_norms(X), values.double() * math.sqrt(d), rtol=8e-7, atol=0.0)
-    torch.testing.assert_close(row_dots(X, torch.ones(d)), values.double() * d, rtol=1e-5, atol=0.0)
+    torch.testing.assert_close(row_dots(X, torch.ones(d)), values.double() * d, rtol=6.2e-5, atol=0.0)
     assert norm(X[0]) == pytest.approx(float(values[0]) * math.sqrt(d), rel=8e-7)
 
 

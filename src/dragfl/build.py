@@ -33,7 +33,7 @@ from dragfl.errors import DataError, SpecError
 from dragfl.rng import rng
 from dragfl.training.loop import Loop
 from dragfl.training.select import select_trainer
-from dragfl.types import Algorithm, Attack, FederationInfo, RoundContext
+from dragfl.types import Algorithm, Attack, FederationInfo, FitsData, RoundContext
 from dragfl.vector import FlatModel, addressed
 
 BLOCK_BYTES = 32 << 20  # updates folded together take about this much memory
@@ -215,10 +215,9 @@ def _check_fit(model: FlatModel, dataset: Dataset) -> None:
         raise SpecError(f"model: it answers with shape {shape} for 2 samples of {dataset.classes} classes")
 
 
-def _suited(attack: Attack | None, dataset: Dataset) -> Attack | None:
+def _suited(attack: Attack[Any] | None, dataset: Dataset) -> Attack[Any] | None:
     """An attack that depends on the data, as poisons do, is told of them, or says that it cannot be carried out."""
-    suit: Any = getattr(attack, "suited", None)
-    return attack if suit is None else suit(dataset.classes, dataset.x)
+    return attack.for_data(dataset.classes, dataset.x) if isinstance(attack, FitsData) else attack
 
 
 def default_block(dim: int) -> int:

@@ -1,8 +1,11 @@
-"""The values that pass between the rooms of dragfl, and the contracts of its exchangeable parts.
+"""Values and contracts shared by all packages.
 
-An algorithm is a composition of three parts: a `Correction` (what clients do beyond SGD), an `Aggregate` (how (n, d)
-updates become one step) and a `ServerStep` (how the step moves the model). A part holds hyper-parameters only and is
-a frozen dataclass; its state is a frozen dataclass of tensors and numbers that goes in and comes out of each call.
+An algorithm has three parts: a `Correction` (what clients do beyond SGD), an `Aggregate` (how (n, d) updates become one
+step) and a `ServerStep` (how the step moves the model). A part is a frozen dataclass of hyper-parameters. Its state is
+a frozen dataclass of tensors and numbers that each call takes and returns; nothing is stored on `self`.
+
+Small optional Protocols (`Robust`, `AssumesAttackers`, `HasReference`, `EvaluatesIterate`, `DataAttack`, `FitsData`,
+`MeasuresSuccess`) declare what only some parts have.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -27,13 +30,13 @@ def spans(segments: tuple[int, ...]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Updates:
-    """A block of k >= 1 client results; `delta = w_local - w_global` points downhill."""
+    """A block of k >= 1 client updates; `delta = w_local - w_global` points downhill."""
 
     delta: Tensor  # (k, d) float32
     weight: Tensor  # (k,) float64, number of samples
-    client: Tensor  # (k,) int64
+    client: Tensor  # (k,) int64, client ids
     extra: Mapping[str, Tensor] = field(default_factory=dict)  # what a correction sends up, leading axis k
-    made: Tensor | None = None  # (k,) int64 local steps; one each where it is not said
+    made: Tensor | None = None  # (k,) int64 local steps; None: one each
 
     def __len__(self) -> int:
         return int(self.delta.shape[0])
@@ -49,9 +52,9 @@ class Updates:
         return row_norms(self.delta)
 
     def select(self, rows: Tensor) -> Updates:
-        """The rows of a boolean mask or an index."""
+        """Select rows by a boolean mask or an index."""
         extra = {name: value[rows] for name, value in self.extra.items()}
-        here = rows.to(self.client.device)  # numbers of clients and steps stay on the CPU
+        here = rows.to(self.client.device)  # client ids and step counts stay on the CPU
         return Updates(self.delta[rows], self.weight[rows], self.client[here], extra, self.steps[here])
 
     @staticmethod
@@ -70,23 +73,22 @@ class Updates:
 
 @dataclass(frozen=True)
 class FederationInfo:
-    """What is fixed for a run and known to every part."""
+    """The sizes of a federation, fixed for a run and known to every part."""
 
-    dim: int
-    clients: int  # M, in total
-    per_round: int  # S, sampled each round
+    dim: int  # d, number of parameters
+    clients: int  # M, all clients
+    per_round: int  # S, clients sampled each round
     segments: tuple[int, ...]  # tensor boundaries in the flat vector: (0, ..., dim)
     device: str = "cpu"
 
 
 @dataclass(frozen=True)
 class RoundContext:
-    """This round. `rng(purpose, ...)` is addressed by seed, purpose and round."""
+    """The round number, the local learning rate and the seed. `rng` is addressed by seed, purpose and round."""
 
     t: int
     lr: float
     seed: int
-    steps: int = 1  # nominal local steps
 
     def rng(self, purpose: str, *address: Address) -> np.random.Generator:
         return rng(self.seed, purpose, self.t, *address)
@@ -94,21 +96,22 @@ class RoundContext:
 
 @dataclass(frozen=True)
 class RoundInputs:
-    """What `needs()` asked for, and nothing else."""
+    """What a part asked for with `needs()`; everything else is None."""
 
     root: Tensor | None = None  # the update of the trusted root data
-    mean: Tensor | None = None  # the mean update of this round, from a first pass
+    mean: Tensor | None = None  # the mean update of this round
     gradient: Tensor | None = None  # the mean full gradient of the cohort at the model sent out
 
 
 @dataclass(frozen=True)
 class Partial:
-    """What one block folds to. Partials add; sums are float32 inside a block and float64 across blocks."""
+    """The sums of one block. Partials add; sums are float32 inside a block and float64 across blocks."""
 
     count: int
-    total: Tensor  # (d,) sum of the block's updates, for the mean that every rule is compared with
+    total: Tensor  # (d,) plain sum of the block's updates, for the mean that every rule is compared with
     sums: Mapping[str, Tensor]
     per_client: Mapping[str, Tensor]  # (k,) telemetry, concatenated in block order
+    extra: Mapping[str, Tensor] = field(default_factory=dict)  # the sum of each extra and of `steps`; see `of`
 
     @staticmethod
     def of(
@@ -116,9 +119,15 @@ class Partial:
         sums: Mapping[str, Tensor],
         per_client: Mapping[str, Tensor],
         total: Tensor | None = None,
+        extra: Mapping[str, Tensor] | None = None,
     ) -> Partial:
-        """The partial of a block; `total` may be given where the rule has it at hand."""
-        return Partial(len(block), block.delta.sum(0) if total is None else total, sums, per_client)
+        """The partial of a block. `total` may be passed where the rule has computed it.
+
+        `extra` is what the correction's server half will see. It defaults to plain sums; a robust rule passes its own
+        aggregate of each extra, times the number of rows.
+        """
+        total = block.delta.sum(0) if total is None else total
+        return Partial(len(block), total, sums, per_client, plain_sums(block) if extra is None else extra)
 
     def __add__(self, other: Partial) -> Partial:
         return Partial(
@@ -126,12 +135,19 @@ class Partial:
             self.total.double() + other.total.double(),
             {name: value.double() + other.sums[name].double() for name, value in self.sums.items()},
             {name: torch.cat([value, other.per_client[name]]) for name, value in self.per_client.items()},
+            {name: value.double() + other.extra[name].double() for name, value in self.extra.items()},
         )
 
     @property
     def mean(self) -> Tensor:
         """The plain mean update, (d,)."""
         return (self.total / self.count).float()
+
+
+def plain_sums(block: Updates) -> dict[str, Tensor]:
+    """The sum of each extra over the block, and of the local steps, in float64."""
+    sums = {name: value.sum(0).double() for name, value in block.extra.items()}
+    return sums | {"steps": block.steps.sum().double()}
 
 
 @dataclass(frozen=True)
@@ -144,10 +160,13 @@ def no_state(self: Any, info: FederationInfo) -> NoState:
     return NoState()
 
 
-State = Any  # a frozen dataclass whose fields are Tensor, float, int or None
-Plan = Any  # what `begin` prepares for `fold`: a frozen dataclass, sent to every worker
+State = Any  # the state of some part: a frozen dataclass whose fields are Tensor, float, int or None
+Plan = Any  # the plan of some aggregate: a frozen dataclass that is sent to every worker
+StateT = TypeVar("StateT")
+PlanT = TypeVar("PlanT")
 Need = Literal["root", "mean", "all"]
 Fields = Mapping[str, Literal["vector", "scalar"]]
+Predict = Callable[[Tensor], Tensor]  # inputs -> class scores of the model sent out
 
 
 @dataclass(frozen=True)
@@ -165,16 +184,16 @@ class Affine:
 
 @dataclass(frozen=True)
 class LocalResult:
-    """What a client has at the end of its local training."""
+    """The result of a client's local training, before its correction finishes."""
 
     delta: Tensor  # (d,)
     steps: int
     lr: float
     examples: int
-    full_gradient: Callable[[], Tensor]  # of all the client's data, at the model it was sent
+    full_gradient: Callable[[], Tensor]  # on all the client's data, at the model it was sent
 
 
-class Correction(Protocol):
+class Correction(Protocol[StateT]):
     """What clients do beyond plain SGD, and the server state that belongs to it."""
 
     @property
@@ -182,57 +201,107 @@ class Correction(Protocol):
         """Layout of the state each client keeps between rounds; all zero at first."""
         ...
 
-    def init(self, info: FederationInfo) -> State: ...
+    @property
+    def sends(self) -> Fields:
+        """Layout of the extras each client sends up with its update."""
+        ...
 
-    def needs(self, state: State) -> frozenset[str]:
-        """What `broadcast` is to be given.
+    def init(self, info: FederationInfo) -> StateT: ...
+
+    def needs(self, state: StateT) -> frozenset[str]:
+        """The inputs that `broadcast` requires.
 
         `gradient` (or `weighted_gradient`, by samples) is the cohort's mean full gradient, `root` the root update.
         """
         ...
 
-    def broadcast(self, state: State, context: RoundContext, given: RoundInputs) -> Mapping[str, Tensor]:
-        """What is sent down beside the model; counted as bytes down."""
+    def broadcast(self, state: StateT, context: RoundContext, inputs: RoundInputs) -> Mapping[str, Tensor]:
+        """Vectors sent down with the model; counted as bytes down."""
         ...
 
     def affine(self, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], context: RoundContext) -> Affine: ...
 
     def client_finish(
-        self, done: LocalResult, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], context: RoundContext
+        self, result: LocalResult, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], context: RoundContext
     ) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
-        """(what is sent up beside the update, the client's new state)."""
+        """(extras sent up with the update, the client's new state)."""
         ...
 
     def server_finish(
-        self, state: State, sums: Mapping[str, Tensor], step: Tensor, info: FederationInfo, context: RoundContext
-    ) -> tuple[Tensor, State]:
-        """`sums`: over the cohort, of every extra, of `delta` and of local `steps`; `count`; the mean `gradient`."""
+        self, state: StateT, aggregated: Mapping[str, Tensor], step: Tensor, info: FederationInfo, context: RoundContext
+    ) -> tuple[Tensor, StateT]:
+        """(step, state) from what the aggregate makes of the cohort.
+
+        `aggregated` holds sums over the cohort of every extra, of the update (`delta`) and of the local `steps`, the
+        number of clients (`count`) and the mean `gradient`. Under a robust aggregate a sum is that rule's own aggregate
+        of the quantity times `count`, so no client can write into the model past the rule.
+        """
         ...
 
 
-class Aggregate(Protocol):
+class Aggregate(Protocol[StateT, PlanT]):
     """How the updates of a round become one step: needs -> begin -> fold (per block) -> + -> finish."""
 
-    def init(self, info: FederationInfo) -> State: ...
+    def init(self, info: FederationInfo) -> StateT: ...
 
-    def needs(self, state: State) -> frozenset[Need]: ...
+    def needs(self, state: StateT) -> frozenset[Need]: ...
 
-    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan: ...
+    def begin(self, state: StateT, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> PlanT: ...
 
-    def fold(self, plan: Plan, block: Updates) -> Partial: ...
+    def fold(self, plan: PlanT, block: Updates) -> Partial: ...
 
-    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]: ...
+    def finish(self, state: StateT, plan: PlanT, partial: Partial) -> tuple[Tensor, StateT, Mapping[str, float]]: ...
 
 
-class ServerStep(Protocol):
+@runtime_checkable
+class Robust(Protocol):
+    """An aggregate that bounds the influence of malicious clients.
+
+    `aggregates_extras`: it puts its own aggregate of every extra into `Partial.extra`. If it cannot, the spec check
+    refuses corrections that send extras.
+    """
+
+    @property
+    def aggregates_extras(self) -> bool: ...
+
+
+@runtime_checkable
+class AssumesAttackers(Protocol):
+    """A robust aggregate that assumes a number of malicious updates."""
+
+    @property
+    def f(self) -> int | None:
+        """None: set from the spec's number of attackers."""
+        ...
+
+    def shortage(self, n: int) -> str | None:
+        """Why the rule cannot work on n updates, or None."""
+        ...
+
+
+@runtime_checkable
+class HasReference(Protocol):
+    """An aggregate with a reference direction that a white-box attacker may know."""
+
+    def reference(self, state: State) -> Tensor | None: ...
+
+
+class ServerStep(Protocol[StateT]):
     """How a step moves the model, as a pair (init, update)."""
 
-    def init(self, info: FederationInfo) -> State: ...
+    def init(self, info: FederationInfo) -> StateT: ...
 
-    def update(
-        self, state: State, step: Tensor, w: Tensor, context: RoundContext
-    ) -> tuple[Tensor, State, Tensor | None]:
-        """(next model, state, the iterate to evaluate where that is not the next model)."""
+    def update(self, state: StateT, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, StateT]:
+        """(next model, next state)."""
+        ...
+
+
+@runtime_checkable
+class EvaluatesIterate(Protocol):
+    """A server step whose algorithm evaluates another model than the one sent out next."""
+
+    def evaluated(self, state: State, w: Tensor) -> Tensor:
+        """The model to evaluate after the round that ended in (w, state)."""
         ...
 
 
@@ -241,7 +310,7 @@ Knowledge = Literal["own", "colluding", "omniscient", "white_box"]
 
 @dataclass(frozen=True)
 class View:
-    """What an attack may see. What its knowledge does not grant is None.
+    """What an attack may see. A field that its knowledge does not grant is None.
 
     | knowledge | own | honest | aggregate, reference |
     |---|---|---|---|
@@ -254,39 +323,64 @@ class View:
     own: Updates
     honest: Updates | None = None
     info: FederationInfo | None = None
-    w: Tensor | None = None  # the model sent out this round, which every client knows
-    aggregate: Callable[[Tensor], Tensor] | None = None  # (f, d) sent by the attackers -> this round's step (d,)
-    reference: Tensor | None = None  # the root update, or the reference that the rule carries from round to round
+    w: Tensor | None = None  # the model sent out this round, known to every client
+    aggregate: Callable[[Tensor], Tensor] | None = None  # (f, d) malicious updates -> this round's step (d,)
+    reference: Tensor | None = None  # the root update, or the rule's own reference direction
 
 
-class Attack(Protocol):
-    """What attackers send instead of their update. Weight and extra stay honest unless the attack says otherwise.
+class Attack(Protocol[StateT]):
+    """What malicious clients send instead of their update. `craft` leaves weight and extras as they are.
 
-    Attackers that know only themselves share no secret: where they have a state, the engine asks for the next one with
-    a zero update, so that it can depend on the model sent out and the round alone.
+    Attackers that know only themselves share no secret. Where they have a state, the engine computes the next one from
+    a zero update, so it can depend on the model sent out and the round alone.
     """
 
     @property
     def knowledge(self) -> Knowledge: ...
 
-    def init(self, info: FederationInfo) -> State: ...
+    def init(self, info: FederationInfo) -> StateT: ...
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]: ...
+    def craft(self, state: StateT, view: View, context: RoundContext) -> tuple[Updates, StateT]: ...
+
+
+@runtime_checkable
+class DataAttack(Protocol):
+    """An attack that changes the attackers' training data."""
+
+    def poison(
+        self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+@runtime_checkable
+class FitsData(Protocol):
+    """An attack whose settings depend on the dataset."""
+
+    def for_data(self, classes: int, x: Tensor) -> Attack[Any]:
+        """The attack with its settings resolved; an error if it cannot be carried out on these data."""
+        ...
+
+
+@runtime_checkable
+class MeasuresSuccess(Protocol):
+    """An attack with a success rate of its own, such as a backdoor."""
+
+    def success_rate(self, x: Tensor, y: Tensor, predict: Predict) -> float: ...
 
 
 @dataclass(frozen=True)
 class Algorithm:
     """Three parts under one name."""
 
-    correction: Correction
-    aggregate: Aggregate
-    server: ServerStep
+    correction: Correction[Any]
+    aggregate: Aggregate[Any, Any]
+    server: ServerStep[Any]
     name: str = "custom"
 
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """One round, as it is written to `metrics.jsonl` and `clients.jsonl`."""
+    """One round, as written to `metrics.jsonl`, `clients.jsonl` and `timing.jsonl`."""
 
     round: int  # rounds completed, from 1
     metrics: Mapping[str, float | int | str]  # never depends on the clock

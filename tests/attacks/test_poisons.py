@@ -22,27 +22,27 @@ def gen() -> np.random.Generator:
 
 
 def test_label_flip_by_hand() -> None:
-    assert LabelFlip(10)(X, Y, None, gen())[1].tolist() == [9, 8, 7, 0]
-    assert LabelFlip(10, mode="shift")(X, Y, None, gen())[1].tolist() == [1, 2, 3, 0]
-    assert LabelFlip(10, mode="shift", shift=-2)(X, Y, None, gen())[1].tolist() == [8, 9, 0, 7]
-    assert LabelFlip(10, mode="pair", source=2, target=5)(X, Y, None, gen())[1].tolist() == [0, 1, 5, 9]
-    assert LabelFlip(10, mode="pair", source=0, target=3)(X, Y, None, gen())[1].tolist() == [3, 1, 2, 9]
+    assert LabelFlip(10).poison(X, Y, None, gen())[1].tolist() == [9, 8, 7, 0]
+    assert LabelFlip(10, mode="shift").poison(X, Y, None, gen())[1].tolist() == [1, 2, 3, 0]
+    assert LabelFlip(10, mode="shift", shift=-2).poison(X, Y, None, gen())[1].tolist() == [8, 9, 0, 7]
+    assert LabelFlip(10, mode="pair", source=2, target=5).poison(X, Y, None, gen())[1].tolist() == [0, 1, 5, 9]
+    assert LabelFlip(10, mode="pair", source=0, target=3).poison(X, Y, None, gen())[1].tolist() == [3, 1, 2, 9]
 
 
 def test_a_share_of_the_labels() -> None:
     y = torch.zeros(100, dtype=torch.int64)
-    flipped = LabelFlip(10, sample_fraction=0.3)(torch.zeros(100, 1), y, None, gen())[1]
+    flipped = LabelFlip(10, sample_fraction=0.3).poison(torch.zeros(100, 1), y, None, gen())[1]
     assert int((flipped == 9).sum()) == 30 and int(y.sum()) == 0
-    assert torch.equal(flipped, LabelFlip(10, sample_fraction=0.3)(torch.zeros(100, 1), y, None, gen())[1])
+    assert torch.equal(flipped, LabelFlip(10, sample_fraction=0.3).poison(torch.zeros(100, 1), y, None, gen())[1])
 
 
 def test_dynamic_flip_takes_the_least_likely_class() -> None:
     def predict(x: Tensor) -> Tensor:
         return torch.tensor([[0.2, 0.1, 0.7], [0.0, 0.5, 0.5], [0.4, 0.4, 0.2], [0.3, 0.1, 0.6]])[: len(x)]
 
-    assert DynamicLabelFlip()(X, Y, predict, gen())[1].tolist() == [1, 0, 2, 1]
+    assert DynamicLabelFlip().poison(X, Y, predict, gen())[1].tolist() == [1, 0, 2, 1]
     with pytest.raises(DataError, match="give predict"):
-        DynamicLabelFlip()(X, Y, None, gen())
+        DynamicLabelFlip().poison(X, Y, None, gen())
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_the_trigger_is_a_square_in_a_corner(corner: Any, rows: tuple[int, int],
 
 def test_backdoor_replaces_or_adds() -> None:
     before = X.clone()
-    x, y = Backdoor(target=7, sample_fraction=0.5)(X, Y, None, gen())
+    x, y = Backdoor(target=7, sample_fraction=0.5).poison(X, Y, None, gen())
     assert int((y == 7).sum()) == 2 and int((x != X).flatten(1).any(1).sum()) == 2
     assert ((y == 7) == (x != X).flatten(1).any(1)).all()
-    x, y = Backdoor(target=7, sample_fraction=0.5, copies=True)(X, Y, None, gen())
+    x, y = Backdoor(target=7, sample_fraction=0.5, copies=True).poison(X, Y, None, gen())
     assert torch.equal(x[:4], X) and torch.equal(y[:4], Y) and y[4:].tolist() == [7, 7]
     assert torch.equal(X, before)
 

@@ -33,7 +33,7 @@ class Halved:
     share: float = 0.5
 
     def init(self, setting): return Steps(0)
-    def update(self, state, step, w, now): return w + self.share * step, Steps(state.count + 1), None
+    def update(self, state, step, w, now): return w + self.share * step, Steps(state.count + 1)
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def test_kept_blocks_are_the_callers_own() -> None:
         from dragfl.engine.round import _Jobs, sample
         from dragfl.types import RoundContext
 
-        context = RoundContext(0, 0.05, 4, 3)
+        context = RoundContext(0, 0.05, 4)
         jobs = _Jobs(fed, state, context, {}, sample(fed, context), frozenset())
         kept = list(fed.executor.map(jobs, keep=True))
         alone = [fed.worker.train(job) for job in jobs]

@@ -15,7 +15,7 @@ from dragfl.types import RoundContext
 from tests.conftest import Load
 from tests.engine.by_hand import sgd
 
-NOW = RoundContext(t=2, lr=0.2, seed=3, steps=2)
+NOW = RoundContext(t=2, lr=0.2, seed=3)
 
 
 def rooted(experiment: Load, **root: Any) -> dragfl.runs.simulation.Simulation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from dragfl.reproduction.from_zero import FromZero
 from dragfl.reproduction.root_only import RootOnly
 from dragfl.reproduction.shared_variate import SharedVariate
 from dragfl.testing import check_aggregate, check_correction
-from dragfl.types import FederationInfo, RoundContext, RoundInputs
+from dragfl.types import FederationInfo, LocalResult, RoundContext, RoundInputs
 
 SPEC = {
     "rounds": 3,
@@ -34,9 +35,9 @@ def test_adabest_from_zero_blows_the_weights_up_by_one_plus_beta_once() -> None:
     """theta^1 = (1 + 0.8) (w + step) with w = 2 and step = 1: 5.4. Then average 7 after 3: 7 + 0.8 (7 - 3) = 10.2."""
     step, w, now = torch.ones(1), torch.full((1,), 2.0), RoundContext(0, lr=0.1, seed=0)
     part = FromZero(beta=0.8)
-    first, state, _ = part.update(part.init(FederationInfo(1, 2, 2, (0, 1))), step, w, now)
+    first, state = part.update(part.init(FederationInfo(1, 2, 2, (0, 1))), step, w, now)
     assert first.item() == pytest.approx(5.4)
-    second, _, _ = part.update(state, torch.full((1,), 1.6), first, now)
+    second, _ = part.update(state, torch.full((1,), 1.6), first, now)
     assert second.item() == pytest.approx(10.2)
 
 
@@ -49,11 +50,13 @@ def test_the_variate_is_the_mean_gradient_of_the_root_steps() -> None:
     """Five steps of 0.1 that end at -1 had a mean gradient of 2."""
     part = SharedVariate()
     state = part.init(FederationInfo(2, 4, 4, (0, 2)))
-    sent = part.broadcast(state, RoundContext(0, lr=0.1, seed=0, steps=5), RoundInputs(root=torch.tensor([-1.0, 0.5])))
-    assert sent["variate"].tolist() == pytest.approx([2.0, -1.0])
+    context, root = RoundContext(0, lr=0.1, seed=0), torch.tensor([-1.0, 0.5])
+    sent = part.broadcast(state, context, RoundInputs(root=root))
     assert sent["c"].tolist() == [0.0, 0.0]
-    still = part.broadcast(state, RoundContext(0, lr=0.0, seed=0, steps=5), RoundInputs(root=torch.zeros(2)))
-    assert still["variate"].tolist() == [0.0, 0.0]
+    result = LocalResult(torch.ones(2), 5, 0.1, 10, lambda: torch.ones(2))
+    mine = {"c": torch.zeros(2)}
+    assert part.client_finish(result, mine, sent, context)[1]["c"].tolist() == pytest.approx([2.0, -1.0])
+    assert part.client_finish(replace(result, lr=0.0), mine, sent, context)[1]["c"].tolist() == [0.0, 0.0]
 
 
 def test_with_all_clients_the_authors_scaffold_is_fedavg() -> None:

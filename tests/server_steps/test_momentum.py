@@ -19,8 +19,7 @@ def run(rule: Momentum, steps: list[float]) -> tuple[list[float], Any]:
     """The model after each step, from 0; and the last state."""
     w, state, seen = torch.zeros(1), rule.init(SETTING), []
     for t, step in enumerate(steps):
-        w, state, evaluate = rule.update(state, torch.tensor([step]), w, RoundContext(t, 0.1, 0))
-        assert evaluate is None
+        w, state = rule.update(state, torch.tensor([step]), w, RoundContext(t, 0.1, 0))
         seen.append(float(w))
     return seen, state
 

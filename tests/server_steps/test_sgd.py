@@ -17,10 +17,9 @@ W, STEP = torch.tensor([1.0, 2.0]), torch.tensor([0.5, -1.0])
 
 def test_the_step_is_added() -> None:
     """An update points downhill, so it is added: (1, 2) + (0.5, -1), and half of it with lr = 0.5."""
-    w, state, evaluate = SGD().update(NoState(), STEP, W, RoundContext(0, 0.1, 0))
+    w, state = SGD().update(NoState(), STEP, W, RoundContext(0, 0.1, 0))
     assert w.tolist() == [1.5, 1.0]
     assert state == NoState()
-    assert evaluate is None
     assert SGD(lr=0.5).update(NoState(), STEP, W, RoundContext(0, 0.1, 0))[0].tolist() == [1.25, 1.5]
 
 

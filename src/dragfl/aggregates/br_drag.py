@@ -77,13 +77,13 @@ class BRDrag:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset({"root"})
 
-    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
         from dragfl.arithmetic import unit
 
-        if given.root is None:
+        if inputs.root is None:
             raise ValueError("br_drag needs the root update; give `root` to begin()")
         segments = info.segments if self.variant == "authors" else (0, info.dim)
-        return BRDragPlan(given.root, unit(given.root), at(self.c, context.t), segments)
+        return BRDragPlan(inputs.root, unit(inputs.root), at(self.c, context.t), segments)
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
         whole, _ = fold_dragged(block, plan.rhat, plan.c, self.divergence, normalise=True)

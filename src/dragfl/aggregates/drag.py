@@ -77,13 +77,16 @@ class Drag:
     def init(self, info: FederationInfo) -> State:
         return DragState()
 
+    def reference(self, state: DragState) -> Tensor | None:
+        return state.r
+
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset({"mean"}) if state.r is None and self.bootstrap == "two_pass" else frozenset()
 
-    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
         from dragfl.arithmetic import unit
 
-        r = given.mean if state.r is None else state.r
+        r = inputs.mean if state.r is None else state.r
         segments = info.segments if self.variant == "authors" else (0, info.dim)
         return DragPlan(r, None if r is None else unit(r), at(self.c, context.t), at(self.alpha, context.t), segments)
 

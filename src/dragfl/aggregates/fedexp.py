@@ -56,7 +56,7 @@ class FedExP:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset()
 
-    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
         return NoState()
 
     def fold(self, plan: Plan, block: Updates) -> Partial:

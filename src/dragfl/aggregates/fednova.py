@@ -54,7 +54,7 @@ class FedNova:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset()
 
-    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
         shrink = context.lr * self.prox
         if not shrink < 1.0:
             raise SpecError(f"fednova: lr * prox = {shrink:g}; it needs less than 1: lower prox or clients.lr")

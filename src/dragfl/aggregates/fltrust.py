@@ -53,12 +53,12 @@ class FLTrust:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset({"root"})
 
-    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
         from dragfl.arithmetic import unit
 
-        if given.root is None:
+        if inputs.root is None:
             raise ValueError("fltrust needs the root update; give `root` to begin()")
-        return FLTrustPlan(given.root, unit(given.root))
+        return FLTrustPlan(inputs.root, unit(inputs.root))
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
         from dragfl.arithmetic import combine, cosines, row_dots

@@ -1,9 +1,8 @@
 """Data poisons: what an attacker does to its own samples before it trains. A spec names them as attacks.
 
-A poison is a frozen dataclass called as (x, y, predict, rng) -> (x, y): stored inputs and labels in, new ones out,
-nothing changed in place. `predict(x)` gives the (n, classes) scores of the model just sent out; only the dynamic flip
-asks for it. A poison that depends on the data has `suited(classes, x)`, called once before the first round: the poison
-for these data, or an error that says why there is none.
+A data attack has `poison(x, y, predict, rng) -> (x, y)`: stored inputs and labels in, new ones out, nothing changed in
+place. `predict(x)` returns the (n, classes) scores of the model just sent out; only the dynamic flip uses it. An attack
+whose settings depend on the dataset has `for_data(classes, x)`, called once before the first round.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Predict = Callable[["Tensor"], "Tensor"]  # stored inputs (n, ...) -> scores (n,
 
 
 class Poison(Protocol):
-    def __call__(
+    def poison(
         self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]: ...
 
@@ -86,15 +85,13 @@ class LabelFlip:
                 last = f" to {self.classes - 1}" if self.classes else ""
                 raise SpecError(f"poison label_flip: {name}={value!r}; give a class from 0{last}")
 
-    def suited(self, classes: int, x: Tensor) -> LabelFlip:
+    def for_data(self, classes: int, x: Tensor) -> LabelFlip:
         """The same with L known."""
         if self.classes not in (None, classes):
             raise SpecError(f"attack.classes: {self.classes}, but the data have {classes} classes; leave it out")
         return replace(self, classes=classes)
 
-    def __call__(
-        self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def poison(self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         if self.classes is None:
             raise SpecError("poison label_flip: the number of classes is not known; give classes")
         rows = _some(len(y), self.sample_fraction, rng)
@@ -125,9 +122,7 @@ class DynamicLabelFlip:
     def __post_init__(self) -> None:
         _check_sample_fraction("dynamic_label_flip", self.sample_fraction)
 
-    def __call__(
-        self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def poison(self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         if predict is None:
             raise DataError("poison dynamic_label_flip: needs the scores of the current model; give predict")
         rows = _some(len(y), self.sample_fraction, rng)
@@ -165,7 +160,7 @@ class Backdoor:
     def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
         return replace(view.own, delta=backdoor_scale(view.own.delta, self.scale)), state
 
-    def suited(self, classes: int, x: Tensor) -> Backdoor:
+    def for_data(self, classes: int, x: Tensor) -> Backdoor:
         """Itself, if the target is a class, the square fits the images and its value can be stored in them."""
         if self.target >= classes:
             raise SpecError(f"attack.target: {self.target}; the data have classes 0 to {classes - 1}")
@@ -188,9 +183,7 @@ class Backdoor:
         out[:, :, rows, columns] = x.max() if self.value is None else self.value
         return out
 
-    def __call__(
-        self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def poison(self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         rows = _some(len(y), self.sample_fraction, rng)
         stamped, label = self.stamp(x[rows]), torch.full_like(y[rows], self.target)
         if self.copies:

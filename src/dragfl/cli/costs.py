@@ -64,7 +64,7 @@ def probe(algorithm: Any) -> Cost:
     needs: set[str] = set()
     down, up, passes = 0, 0, 1
     for t in range(2):
-        now = RoundContext(t, lr=0.1, seed=0, steps=2)
+        now = RoundContext(t, lr=0.1, seed=0)
         asked = correct.needs(states[0])
         gradient = delta[0] if asked - {"root"} else None
         sent = correct.broadcast(
@@ -88,7 +88,7 @@ def probe(algorithm: Any) -> Cost:
         }
         sums |= {} if gradient is None else {"gradient": gradient}
         step, states[0] = correct.server_finish(states[0], sums, step, setting, now)
-        w, states[2], _ = server.update(states[2], step, w, now)
+        w, states[2] = server.update(states[2], step, w, now)
     kept = [field.name for state in states for field in dataclasses.fields(state)]
     return Cost(down, up, list(correct.fields), kept, "all" not in needs, passes, "root" in needs)
 

@@ -19,7 +19,7 @@ from dragfl.models import MODELS
 from dragfl.types import Algorithm, Attack
 
 METHODS = {
-    "correction": ("fields", "init", "needs", "broadcast", "affine", "client_finish", "server_finish"),
+    "correction": ("fields", "sends", "init", "needs", "broadcast", "affine", "client_finish", "server_finish"),
     "aggregate": ("init", "needs", "begin", "fold", "finish"),
     "server": ("init", "update"),
 }
@@ -111,7 +111,7 @@ def check_attacks(tables: Mapping[str, Any]) -> None:
             raise SpecError(str(error).replace("attack.", f"attacks.{name}.", 1)) from None
 
 
-def make_attack(table: Mapping[str, Any] | None) -> tuple[Attack | None, sections.Attackers]:
+def make_attack(table: Mapping[str, Any] | None) -> tuple[Attack[Any] | None, sections.Attackers]:
     if table is None or table.get("name") == NO_ATTACK:
         return None, sections.Attackers(0)
     own = ATTACKER_KEYS

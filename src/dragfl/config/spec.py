@@ -53,7 +53,7 @@ class Experiment:
     root: sections.Root | None
     clients: sections.Clients
     algorithm: Algorithm
-    attack: Attack | None
+    attack: Attack[Any] | None
     attackers: sections.Attackers
     model: Model
     evaluation: sections.Evaluation

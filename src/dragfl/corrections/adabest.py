@@ -37,6 +37,7 @@ class AdaBest:
     mu: float = 0.02
 
     fields: ClassVar[Fields] = {"h": "vector", "seen": "scalar"}  # seen: 1 + the last round, 0 for never
+    sends: ClassVar[Fields] = {}
     init = no_state
     needs = no_needs
     broadcast = nothing_sent
@@ -49,8 +50,8 @@ class AdaBest:
         return Affine(shift=-mine["h"])
 
     def client_finish(
-        self, done: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
+        self, result: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
     ) -> tuple[Tensors, Tensors]:
         last = int(mine["seen"]) - 1
         faded = mine["h"] / (context.t - last) if last >= 0 else 0.0
-        return {}, {"h": faded - self.mu * done.delta, "seen": torch.full_like(mine["seen"], context.t + 1)}
+        return {}, {"h": faded - self.mu * result.delta, "seen": torch.full_like(mine["seen"], context.t + 1)}

@@ -41,6 +41,7 @@ class FedCM:
     a: float = 0.1
 
     fields: ClassVar[Fields] = {}
+    sends: ClassVar[Fields] = {}
     needs = no_needs
     client_finish = nothing_kept
 
@@ -50,14 +51,14 @@ class FedCM:
     def init(self, info: FederationInfo) -> State:
         return FedCMState(torch.zeros(info.dim, device=info.device))
 
-    def broadcast(self, state: State, context: RoundContext, given: RoundInputs) -> Tensors:
+    def broadcast(self, state: State, context: RoundContext, inputs: RoundInputs) -> Tensors:
         return {"direction": state.direction}
 
     def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         return Affine(scale=self.a, shift=(1.0 - self.a) * sent["direction"])
 
     def server_finish(
-        self, state: State, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+        self, state: State, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, State]:
-        steps = float(sums["steps"]) / float(sums["count"])
+        steps = float(aggregated["steps"]) / float(aggregated["count"])
         return step, FedCMState(step / (-context.lr * steps)) if context.lr > 0 else state

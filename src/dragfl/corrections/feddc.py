@@ -45,6 +45,7 @@ class FedDC:
     strength: float = 0.01
 
     fields: ClassVar[Fields] = {"h": "vector", "s": "vector"}
+    sends: ClassVar[Fields] = {"ds": "vector"}
     needs = no_needs
 
     def __post_init__(self) -> None:
@@ -53,22 +54,22 @@ class FedDC:
     def init(self, info: FederationInfo) -> State:
         return FedDCState(torch.zeros(info.dim, device=info.device), torch.zeros(info.dim, device=info.device))
 
-    def broadcast(self, state: State, context: RoundContext, given: RoundInputs) -> Tensors:
+    def broadcast(self, state: State, context: RoundContext, inputs: RoundInputs) -> Tensors:
         return {"s": state.s}
 
     def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         return Affine(prox=self.strength, shift=self.strength * mine["h"] + sent["s"] - mine["s"])
 
     def client_finish(
-        self, done: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
+        self, result: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
     ) -> tuple[Tensors, Tensors]:
         # With a local rate of zero, as at the end of a schedule, the steps tell nothing of the gradient.
-        new = mine["s"] - sent["s"] - done.delta / (done.steps * done.lr) if done.lr > 0 else mine["s"]
-        return {"ds": new - mine["s"]}, {"h": mine["h"] + done.delta, "s": new}
+        new = mine["s"] - sent["s"] - result.delta / (result.steps * result.lr) if result.lr > 0 else mine["s"]
+        return {"ds": new - mine["s"]}, {"h": mine["h"] + result.delta, "s": new}
 
     def server_finish(
-        self, state: State, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+        self, state: State, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, State]:
-        h = (state.h + sums["delta"] / info.clients).float()
-        s = (state.s + sums["ds"] / info.clients).float()
+        h = (state.h + aggregated["delta"] / info.clients).float()
+        s = (state.s + aggregated["ds"] / info.clients).float()
         return step + h, FedDCState(s, h)

@@ -43,6 +43,7 @@ class FedDyn:
     strength: float = 0.1
 
     fields: ClassVar[Fields] = {"h": "vector"}
+    sends: ClassVar[Fields] = {}
     needs = no_needs
     broadcast = nothing_sent
 
@@ -56,12 +57,12 @@ class FedDyn:
         return Affine(prox=self.strength, shift=self.strength * mine["h"])
 
     def client_finish(
-        self, done: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
+        self, result: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
     ) -> tuple[Tensors, Tensors]:
-        return {}, {"h": mine["h"] + done.delta}
+        return {}, {"h": mine["h"] + result.delta}
 
     def server_finish(
-        self, state: State, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+        self, state: State, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, State]:
-        h = (state.h + sums["delta"] / info.clients).float()
+        h = (state.h + aggregated["delta"] / info.clients).float()
         return step + h, FedDynState(h)

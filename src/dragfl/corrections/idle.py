@@ -20,17 +20,17 @@ def no_needs(self: Any, state: State) -> frozenset[str]:
     return frozenset()
 
 
-def nothing_sent(self: Any, state: State, context: RoundContext, given: RoundInputs) -> Tensors:
+def nothing_sent(self: Any, state: State, context: RoundContext, inputs: RoundInputs) -> Tensors:
     return {}
 
 
 def nothing_kept(
-    self: Any, done: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
+    self: Any, result: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
 ) -> tuple[Tensors, Tensors]:
     return {}, mine
 
 
 def step_unchanged(
-    self: Any, state: State, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+    self: Any, state: State, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
 ) -> tuple[Tensor, State]:
     return step, state

@@ -49,6 +49,7 @@ class Mime:
     weighting: Literal["uniform", "samples"] = "uniform"
 
     fields: ClassVar[Fields] = {}
+    sends: ClassVar[Fields] = {}
     client_finish = nothing_kept
 
     def __post_init__(self) -> None:
@@ -62,10 +63,10 @@ class Mime:
     def needs(self, state: State) -> frozenset[str]:
         return frozenset({"gradient" if self.weighting == "uniform" else "weighted_gradient"})
 
-    def broadcast(self, state: State, context: RoundContext, given: RoundInputs) -> Tensors:
-        if given.gradient is None:
+    def broadcast(self, state: State, context: RoundContext, inputs: RoundInputs) -> Tensors:
+        if inputs.gradient is None:
             raise ValueError("mime needs the mean full gradient; give `gradient` to broadcast()")
-        return {"s": state.s} if self.lite else {"s": state.s, "c": given.gradient}
+        return {"s": state.s} if self.lite else {"s": state.s, "c": inputs.gradient}
 
     def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         rest = 1.0 - self.momentum
@@ -74,6 +75,6 @@ class Mime:
         return Affine(scale=rest, anchor=-rest, shift=self.momentum * sent["s"] + rest * sent["c"])
 
     def server_finish(
-        self, state: State, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+        self, state: State, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, State]:
-        return step, MimeState(self.momentum * state.s + (1.0 - self.momentum) * sums["gradient"].float())
+        return step, MimeState(self.momentum * state.s + (1.0 - self.momentum) * aggregated["gradient"].float())

@@ -14,6 +14,7 @@ class NoCorrection:
     """Plain SGD: direction = g."""
 
     fields: ClassVar[Fields] = {}
+    sends: ClassVar[Fields] = {}
     init = no_state
     needs = no_needs
     broadcast = nothing_sent

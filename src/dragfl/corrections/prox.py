@@ -30,6 +30,7 @@ class FedProx:
     mu: float = 0.2
 
     fields: ClassVar[Fields] = {}
+    sends: ClassVar[Fields] = {}
     init = no_state
     needs = no_needs
     broadcast = nothing_sent

@@ -44,6 +44,7 @@ class Scaffold:
     option: Literal["I", "II"] = "II"
 
     fields: ClassVar[Fields] = {"c": "vector"}
+    sends: ClassVar[Fields] = {"dc": "vector"}
     needs = no_needs
 
     def __post_init__(self) -> None:
@@ -52,24 +53,24 @@ class Scaffold:
     def init(self, info: FederationInfo) -> State:
         return ScaffoldState(torch.zeros(info.dim, device=info.device))
 
-    def broadcast(self, state: State, context: RoundContext, given: RoundInputs) -> Tensors:
+    def broadcast(self, state: State, context: RoundContext, inputs: RoundInputs) -> Tensors:
         return {"c": state.c}
 
     def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         return Affine(shift=sent["c"] - mine["c"])
 
     def client_finish(
-        self, done: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
+        self, result: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
     ) -> tuple[Tensors, Tensors]:
         if self.option == "I":
-            new = done.full_gradient()
-        elif not done.lr > 0:  # a schedule at its end: steps of length zero tell nothing of the gradient
+            new = result.full_gradient()
+        elif not result.lr > 0:  # a schedule at its end: steps of length zero tell nothing of the gradient
             new = mine["c"]
         else:
-            new = mine["c"] - sent["c"] - done.delta / (done.steps * done.lr)
+            new = mine["c"] - sent["c"] - result.delta / (result.steps * result.lr)
         return {"dc": new - mine["c"]}, {"c": new}
 
     def server_finish(
-        self, state: State, sums: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+        self, state: State, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
     ) -> tuple[Tensor, State]:
-        return step, ScaffoldState((state.c + sums["dc"] / info.clients).float())
+        return step, ScaffoldState((state.c + aggregated["dc"] / info.clients).float())

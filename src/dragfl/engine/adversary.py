@@ -9,14 +9,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from dragfl.engine.aggregation import Sums, Total, fold, mean_update
 from dragfl.engine.worker import ClientResults, concat, put_rows
-from dragfl.types import Aggregate, FederationInfo, RoundContext, RoundInputs, State, Updates, View
+from dragfl.types import Aggregate, FederationInfo, HasReference, RoundContext, RoundInputs, State, Updates, View
 
 if TYPE_CHECKING:
     from dragfl.build import Federation
@@ -30,7 +30,7 @@ class Rehearsal:
     It is made of the very blocks that the round will fold, so what is rehearsed is what will be, bit for bit.
     """
 
-    rule: Aggregate
+    rule: Aggregate[Any, Any]
     state: State
     context: RoundContext
     root: Tensor | None
@@ -79,7 +79,9 @@ def craft_together(
         )  # neither losses nor what clients keep
         trusted = None if root is None else root.clone()
         rehearsal = Rehearsal(rule, memory, context, trusted, fed.info, clean, rows)
-        reference = trusted if trusted is not None else getattr(memory, "r", None)
+        reference = trusted
+        if reference is None and isinstance(rule, HasReference):
+            reference = rule.reference(memory)
         view = replace(view, aggregate=rehearsal, reference=reference)
     crafted, attack_state = attack.craft(state.attack, view, context)
     return _dealt(kept, put_rows(everyone, rows, crafted)), attack_state

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -30,7 +30,6 @@ class BlockResult:
     """What is left of a block: sums, who was used, and what the record and the clients keep."""
 
     partial: Partial | None  # None: no update can be used, or too few for the rule
-    extra: Mapping[str, Tensor]  # sums of what clients send beside their update, and of their steps
     used: Tensor  # (k,) bool
     loss: tuple[float, ...]
     steps: tuple[int, ...]
@@ -39,20 +38,17 @@ class BlockResult:
     infeasible: str = ""  # why the rule could not work with what there was
 
 
-def fold(rule: Aggregate, plan: Plan, sent: ClientResults) -> BlockResult:
+def fold(rule: Aggregate[Any, Any], plan: Plan, sent: ClientResults) -> BlockResult:
     """Drop what is not finite and fold the rest."""
     used = sent.usable()
     updates = sent.updates if used.all() else sent.updates.select(used)
     partial, why = None, ""
-    extra: dict[str, Tensor] = {}
     if len(updates):
-        extra = {name: value.sum(0).double() for name, value in updates.extra.items()}
-        extra["steps"] = updates.steps.sum().double()
         try:
             partial = Partial.of(updates, {}, {}) if isinstance(plan, Total) else rule.fold(plan, updates)
         except Infeasible as error:
-            why, extra = str(error), {}
-    return BlockResult(partial, extra, used, sent.loss, sent.steps, sent.states, sent.bytes_up, why)
+            why = str(error)
+    return BlockResult(partial, used, sent.loss, sent.steps, sent.states, sent.bytes_up, why)
 
 
 class Sums:
@@ -65,6 +61,7 @@ class Sums:
         self._count = 0
         self._total = torch.zeros(())
         self._sums: dict[str, Tensor] = {}
+        self._extra: dict[str, Tensor] = {}
         self._columns: list[Mapping[str, Tensor]] = []
         for part in parts:
             self.add(part)
@@ -75,10 +72,13 @@ class Sums:
         if not self._count:
             self._total = _wide(part.total)
             self._sums = {name: _wide(value) for name, value in part.sums.items()}
+            self._extra = {name: _wide(value) for name, value in part.extra.items()}
         else:
             self._total.add_(part.total)
             for name, value in self._sums.items():
                 value.add_(part.sums[name])
+            for name, value in self._extra.items():
+                value.add_(part.extra[name])
         self._count += part.count
         self._columns.append({name: value.clone() for name, value in part.per_client.items()})
 
@@ -88,7 +88,7 @@ class Sums:
         if not self._count:
             return None
         columns = {name: torch.cat([column[name] for column in self._columns]) for name in self._columns[0]}
-        return Partial(self._count, self._total, self._sums, columns)
+        return Partial(self._count, self._total, self._sums, columns, self._extra)
 
 
 def _wide(value: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from dragfl.engine.aggregation import BlockResult, Sums, Total, fold, mean_updat
 from dragfl.engine.worker import BUFFERS, ClientResults, TrainTask, concat
 from dragfl.errors import Diverged
 from dragfl.schedules import at
-from dragfl.types import Partial, Plan, RoundContext, RoundInputs, RoundRecord, State
+from dragfl.types import Partial, Plan, Robust, RoundContext, RoundInputs, RoundRecord, State
 
 if TYPE_CHECKING:
     from dragfl.build import Federation
@@ -41,14 +41,13 @@ class FederationState:
     aggregate: State
     server: State
     attack: State
-    evaluate: Tensor | None = None  # the iterate to report, where that is not w
     buffers: Tensor | None = None  # averaged buffers (BatchNorm), where the model has some
 
 
 def play(fed: Federation, state: FederationState) -> tuple[FederationState, RoundRecord]:
     """One round of the federation."""
     fed.store.begin(state.t + 1)
-    context = RoundContext(state.t, at(fed.experiment.clients.lr, state.t), fed.experiment.seed, fed.nominal_steps)
+    context = RoundContext(state.t, at(fed.experiment.clients.lr, state.t), fed.experiment.seed)
     cohort = sample(fed, context)
     attackers = fed.attackers(context, cohort)
     rule = fed.algorithm.aggregate
@@ -81,7 +80,6 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     nobody = "mean" in needs and mean is None  # then there is nothing to fold, and no plan for it
     plan = Total() if nobody else rule.begin(state.aggregate, context, RoundInputs(root=root, mean=mean), fed.info)
     sums = Sums()
-    extra: dict[str, Tensor] = {}
     skipped = "no usable update"
     for folded in folded_by(plan):
         skipped = f"infeasible: {folded.infeasible}" if folded.infeasible else skipped
@@ -89,8 +87,6 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
             if used:
                 fed.store.stage(m, kept_state)
         sums.add(folded.partial)
-        for name, value in folded.extra.items():
-            extra[name] = extra[name] + value if name in extra else value.clone()
     total = sums.partial
     metrics = log.metrics(context, sent, state.w) | ({"lost_states": fed.store.lost} if fed.store.lost else {})
 
@@ -98,16 +94,17 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
         after = replace(state, t=state.t + 1, attack=attack_state)
         return after, log.record(after.t, {**metrics, "skipped": skipped}, None)
     step, aggregate, rule_metrics = rule.finish(state.aggregate, plan, total)
-    over_all = {**extra, "delta": total.total.double(), "count": torch.tensor(float(total.count))}
+    delta = step.double() * total.count if isinstance(rule, Robust) else total.total.double()
+    over_all = {**total.extra, "delta": delta, "count": torch.tensor(float(total.count))}
     if gradient is not None:
         over_all["gradient"] = gradient
     step, correction = correct.server_finish(state.correction, over_all, step, fed.info, context)
-    w, server, evaluate = fed.algorithm.server.update(state.server, step, state.w, context)
+    w, server = fed.algorithm.server.update(state.server, step, state.w, context)
     check_finite(fed, w, state.t + 1)
     check_state(state.t + 1, correction=correction, aggregate=aggregate, server=server)
     fed.store.commit()
-    buffers = (extra[BUFFERS] / total.count).float() if state.buffers is not None else None
-    after = FederationState(state.t + 1, w, correction, aggregate, server, attack_state, evaluate, buffers)
+    buffers = (total.extra[BUFFERS] / total.count).float() if state.buffers is not None else None
+    after = FederationState(state.t + 1, w, correction, aggregate, server, attack_state, buffers)
     metrics |= {**_step_metrics(step, total), **rule_metrics, **_state_norms(correction)}
     return after, log.record(after.t, metrics, total)
 

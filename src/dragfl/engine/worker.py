@@ -27,8 +27,10 @@ from dragfl.types import (
     Aggregate,
     Attack,
     Correction,
+    DataAttack,
     FederationInfo,
     LocalResult,
+    MeasuresSuccess,
     Plan,
     RoundContext,
     State,
@@ -97,9 +99,9 @@ class Worker:
         root: tuple[Tensor, Tensor] | None,
         clients: Clients,
         root_spec: Root | None,
-        correction: Correction,
-        aggregate: Aggregate,
-        attack: Attack | None,
+        correction: Correction[Any],
+        aggregate: Aggregate[Any, Any],
+        attack: Attack[Any] | None,
         info: FederationInfo,
         test_block: int,
         trainer: Trainer = "reference",
@@ -161,13 +163,13 @@ class Worker:
     def _samples(self, job: TrainTask, client: int) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
         """(inputs, labels, the client's rows of them); an attack that can be called spoils a copy of its own."""
         x, y, mine = self.dataset.x, self.dataset.y, self.split.samples_of(client)
-        poison: Any = self.attack
-        if client not in job.attackers or not callable(poison):
+        attack: object = self.attack
+        if client not in job.attackers or not isinstance(attack, DataAttack):
             return x, y, mine
         rows = torch.from_numpy(mine).to(x.device)
         draws = rng(job.context.seed, "poison", client)
         scores = partial(self.loop.predict, job.w, block=self.test_block)
-        x, y = poison(x[rows], y[rows], scores, draws)
+        x, y = attack.poison(x[rows], y[rows], scores, draws)
         return x, y, np.arange(len(y))
 
     def gradients(self, job: TrainTask) -> Updates:
@@ -217,9 +219,10 @@ class Worker:
         for answers, value in scores:
             right, loss = right + answers, loss + value
         found = {"accuracy": right / len(y), "loss": loss / len(y)}
-        success = getattr(self.attack, "success_rate", None)
-        if success is not None:
-            found["attack_success"] = success(x, y, partial(self.loop.predict, w, block=self.test_block))
+        attack: object = self.attack
+        if isinstance(attack, MeasuresSuccess):
+            predict = partial(self.loop.predict, w, block=self.test_block)
+            found["attack_success"] = attack.success_rate(x, y, predict)
         return found
 
     def _steps(self, seed: int, client: int, samples: int) -> int:

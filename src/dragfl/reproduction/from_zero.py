@@ -29,6 +29,9 @@ class FromZero:
     def init(self, setting: FederationInfo) -> State:
         return AdaBestServerState()
 
-    def update(self, state: State, step: Tensor, w: Tensor, now: RoundContext) -> tuple[Tensor, State, Tensor | None]:
+    def update(self, state: State, step: Tensor, w: Tensor, now: RoundContext) -> tuple[Tensor, State]:
         before = AdaBestServerState(torch.zeros_like(w)) if state.average is None else state
         return AdaBestServer(beta=self.beta).update(before, step, w, now)
+
+    def evaluated(self, state: AdaBestServerState, w: Tensor) -> Tensor:
+        return AdaBestServer(beta=self.beta).evaluated(state, w)

@@ -29,6 +29,7 @@ class SharedVariate:
     """SCAFFOLD's steps with variates that know nothing of the client."""
 
     fields: ClassVar[Fields] = SCAFFOLD.fields
+    sends: ClassVar[Fields] = SCAFFOLD.sends
 
     def needs(self, state: State) -> frozenset[str]:
         return frozenset({"root"})
@@ -36,21 +37,22 @@ class SharedVariate:
     def init(self, setting: FederationInfo) -> State:
         return SCAFFOLD.init(setting)
 
-    def broadcast(self, state: State, now: RoundContext, given: RoundInputs) -> Tensors:
-        if given.root is None:
+    def broadcast(self, state: State, now: RoundContext, inputs: RoundInputs) -> Tensors:
+        if inputs.root is None:
             raise ValueError("SharedVariate needs the root update; give `root` to broadcast()")
-        variate = given.root / (-now.steps * now.lr) if now.lr > 0 else torch.zeros_like(given.root)
-        return {"c": state.c, "variate": variate}
+        return {"c": state.c, "root": inputs.root}
 
     def affine(self, mine: Tensors, sent: Tensors, now: RoundContext) -> Affine:
         return SCAFFOLD.affine(mine, sent, now)
 
     def client_finish(
-        self, done: LocalResult, mine: Tensors, sent: Tensors, now: RoundContext
+        self, result: LocalResult, mine: Tensors, sent: Tensors, now: RoundContext
     ) -> tuple[Tensors, Tensors]:
-        return {"dc": sent["variate"] - mine["c"]}, {"c": sent["variate"]}
+        root, lr = sent["root"], result.lr
+        variate = root / (-result.steps * lr) if lr > 0 else torch.zeros_like(root)
+        return {"dc": variate - mine["c"]}, {"c": variate}
 
     def server_finish(
-        self, state: State, sums: Tensors, step: Tensor, setting: FederationInfo, now: RoundContext
+        self, state: State, aggregated: Tensors, step: Tensor, setting: FederationInfo, now: RoundContext
     ) -> tuple[Tensor, State]:
-        return SCAFFOLD.server_finish(state, sums, step, setting, now)
+        return SCAFFOLD.server_finish(state, aggregated, step, setting, now)

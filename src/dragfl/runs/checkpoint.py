@@ -87,7 +87,8 @@ def own_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def flatten(state: FederationState) -> tuple[dict[str, Tensor], dict[str, float]]:
     """Every tensor and every number of the state, under `part.field`."""
     tensors, numbers = {"w": state.w}, {}
-    tensors |= {name: value for name in ("evaluate", "buffers") if (value := getattr(state, name)) is not None}
+    if state.buffers is not None:
+        tensors["buffers"] = state.buffers
     for part in PARTS:
         value = getattr(state, part)
         for field in dataclasses.fields(value) if value is not None else ():
@@ -115,7 +116,7 @@ def restore(fed: Federation, t: int, tensors: dict[str, Tensor], numbers: Mappin
             fields[part] = None
     prefix = "clients."
     fed.store.restore({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
-    return FederationState(t, tensors["w"], **fields, evaluate=tensors.get("evaluate"), buffers=tensors.get("buffers"))
+    return FederationState(t, tensors["w"], **fields, buffers=tensors.get("buffers"))
 
 
 def own_digest(table: Mapping[str, Any]) -> str:

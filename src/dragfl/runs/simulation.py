@@ -14,7 +14,7 @@ from dragfl.build import Federation, prepare
 from dragfl.config.spec import Experiment, as_experiment
 from dragfl.engine.round import FederationState, play
 from dragfl.engine.threads import one_thread, own_generator
-from dragfl.types import RoundRecord
+from dragfl.types import EvaluatesIterate, RoundRecord
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,7 +85,8 @@ class Simulation:
     @property
     def reported(self) -> Tensor:
         """The flat model to report: the current one, unless the algorithm names another iterate."""
-        return self.state.w if self.state.evaluate is None else self.state.evaluate
+        server, state = self.federation.algorithm.server, self.state
+        return server.evaluated(state.server, state.w) if isinstance(server, EvaluatesIterate) else state.w
 
     def model(self) -> dict[str, Tensor]:
         """The current model as a state dict."""

@@ -49,10 +49,11 @@ class AdaBestServer:
     def init(self, info: FederationInfo) -> State:
         return AdaBestServerState()
 
-    def update(
-        self, state: State, step: Tensor, w: Tensor, context: RoundContext
-    ) -> tuple[Tensor, State, Tensor | None]:
+    def update(self, state: State, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, State]:
         average = w + at(self.lr, context.t) * step
         before = w if state.average is None else state.average
         w_next = average + self.beta * (average - before)
-        return w_next, AdaBestServerState(average), average if self.report == "average" else None
+        return w_next, AdaBestServerState(average)
+
+    def evaluated(self, state: AdaBestServerState, w: Tensor) -> Tensor:
+        return state.average if self.report == "average" and state.average is not None else w

@@ -45,8 +45,8 @@ def _start(info: FederationInfo, tau: float) -> AdaptiveState:
     return AdaptiveState(m, torch.full_like(m, tau**2))
 
 
-def _move(w: Tensor, m: Tensor, v: Tensor, lr: float, tau: float) -> tuple[Tensor, State, Tensor | None]:
-    return w + lr * m / (v.sqrt() + tau), AdaptiveState(m, v), None
+def _move(w: Tensor, m: Tensor, v: Tensor, lr: float, tau: float) -> tuple[Tensor, State]:
+    return w + lr * m / (v.sqrt() + tau), AdaptiveState(m, v)
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,7 @@ class Adagrad:
     def init(self, info: FederationInfo) -> State:
         return _start(info, self.tau)
 
-    def update(
-        self, state: State, step: Tensor, w: Tensor, context: RoundContext
-    ) -> tuple[Tensor, State, Tensor | None]:
+    def update(self, state: State, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, State]:
         m = self.beta1 * state.m + (1.0 - self.beta1) * step
         return _move(w, m, state.v + step.square(), at(self.lr, context.t), self.tau)
 
@@ -100,9 +98,7 @@ class Adam:
     def init(self, info: FederationInfo) -> State:
         return _start(info, self.tau)
 
-    def update(
-        self, state: State, step: Tensor, w: Tensor, context: RoundContext
-    ) -> tuple[Tensor, State, Tensor | None]:
+    def update(self, state: State, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, State]:
         m = self.beta1 * state.m + (1.0 - self.beta1) * step
         v = self.beta2 * state.v + (1.0 - self.beta2) * step.square()
         return _move(w, m, v, at(self.lr, context.t), self.tau)
@@ -131,9 +127,7 @@ class Yogi:
     def init(self, info: FederationInfo) -> State:
         return _start(info, self.tau)
 
-    def update(
-        self, state: State, step: Tensor, w: Tensor, context: RoundContext
-    ) -> tuple[Tensor, State, Tensor | None]:
+    def update(self, state: State, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, State]:
         m = self.beta1 * state.m + (1.0 - self.beta1) * step
         square = step.square()
         v = state.v - (1.0 - self.beta2) * square * torch.sign(state.v - square)

@@ -6,13 +6,15 @@ theta^(t+1) = theta^t + lr * Delta,    reported (theta^t + theta^(t+1)) / 2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from dragfl.lazy import Tensor
 from dragfl.schedules import Schedule, at, check_range
-from dragfl.types import RoundContext, State, no_state
+from dragfl.types import FederationInfo, RoundContext
 
-if TYPE_CHECKING:
-    from torch import Tensor
+
+@dataclass(frozen=True)
+class LastTwoState:
+    average: Tensor | None = None  # of the last two models; None before the first round
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,14 @@ class AveragedIterate:
     def __post_init__(self) -> None:
         check_range("server averaged_iterate", "lr", self.lr, 0.0, 1e6)
 
-    init = no_state
+    def init(self, info: FederationInfo) -> LastTwoState:
+        return LastTwoState()
 
     def update(
-        self, state: State, step: Tensor, w: Tensor, context: RoundContext
-    ) -> tuple[Tensor, State, Tensor | None]:
+        self, state: LastTwoState, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, LastTwoState]:
         w_next = w + at(self.lr, context.t) * step
-        return w_next, state, 0.5 * (w + w_next)
+        return w_next, LastTwoState(0.5 * (w + w_next))
+
+    def evaluated(self, state: LastTwoState, w: Tensor) -> Tensor:
+        return w if state.average is None else state.average

@@ -46,8 +46,6 @@ class Momentum:
     def init(self, info: FederationInfo) -> State:
         return MomentumState()
 
-    def update(
-        self, state: State, step: Tensor, w: Tensor, context: RoundContext
-    ) -> tuple[Tensor, State, Tensor | None]:
+    def update(self, state: State, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, State]:
         m = step if state.m is None else self.beta * state.m + step
-        return w + at(self.lr, context.t) * m, MomentumState(m), None
+        return w + at(self.lr, context.t) * m, MomentumState(m)

@@ -28,7 +28,5 @@ class SGD:
 
     init = no_state
 
-    def update(
-        self, state: State, step: Tensor, w: Tensor, context: RoundContext
-    ) -> tuple[Tensor, State, Tensor | None]:
-        return w + at(self.lr, context.t) * step, state, None
+    def update(self, state: State, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, State]:
+        return w + at(self.lr, context.t) * step, state

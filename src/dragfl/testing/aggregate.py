@@ -36,7 +36,7 @@ AGGREGATE: Mapping[str, str] = {
 
 
 def check_aggregate(
-    rule: Aggregate,
+    rule: Aggregate[Any, Any],
     *,
     dim: int = 12,
     segments: tuple[int, ...] | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ CASES = (
 
 
 def check_attack(
-    attack: Attack, *, dim: int = 12, attackers: int = 3, seed: int = 0, skip: Collection[str] = ()
+    attack: Attack[Any], *, dim: int = 12, attackers: int = 3, seed: int = 0, skip: Collection[str] = ()
 ) -> None:
     """Check an attack against `ATTACK`, in rounds of several kinds.
 

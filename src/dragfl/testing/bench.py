@@ -148,7 +148,7 @@ class Bench:
         return copy
 
     def context(self, t: int) -> RoundContext:
-        return RoundContext(t=t, lr=0.1, seed=self.seed, steps=5)
+        return RoundContext(t=t, lr=0.1, seed=self.seed)
 
     def rows(self, purpose: str, t: int = 0, count: int = COHORT) -> Tensor:
         """Updates of no special kind: normal rows of several sizes around a common direction."""

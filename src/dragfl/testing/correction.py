@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def check_correction(
-    correction: Correction, *, dim: int = 6, clients: int = 3, seed: int = 0, skip: Collection[str] = ()
+    correction: Correction[Any], *, dim: int = 6, clients: int = 3, seed: int = 0, skip: Collection[str] = ()
 ) -> None:
     """Check a correction against `CORRECTION`, in three rounds of local SGD on quadratics.
 
@@ -103,7 +104,7 @@ def _client(
     case = f"round {context.t}, client {m}"
     affine = bench.call("affine", case, mine, sent, context)
     _check_affine(bench, affine, case)
-    w, steps = w0.clone(), context.steps + m
+    w, steps = w0.clone(), 5 + m
     for _ in range(0 if (context.t, m) == (2, 0) else steps):
         direction = affine.scale * _gradient(bench, m, w) + affine.anchor * _gradient(bench, m, w0)
         direction = direction + affine.prox * (w - w0)

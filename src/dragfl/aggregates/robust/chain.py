@@ -83,10 +83,10 @@ class Chain:
         asked: frozenset[Need] = self.parts[-1].needs(state)
         return (asked - {"mean"}) | {"all"}
 
-    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
         waits = "mean" in self.parts[-1].needs(state)
-        last = None if waits else self.parts[-1].begin(state, context, given, info)
-        return ChainPlan(context, info.per_round, last, state, given.root, info)
+        last = None if waits else self.parts[-1].begin(state, context, inputs, info)
+        return ChainPlan(context, info.per_round, last, state, inputs.root, info)
 
     def _begun(self, plan: ChainPlan, mean: Tensor | None) -> Plan:
         """The plan of the last rule; where it asks for the mean, that is the mean of P X and not of what was sent."""
@@ -160,17 +160,17 @@ def _described(part: Any) -> Any:
     before, rules = _registries()
     names = {kind: name for name, kind in {**before, **rules}.items()}
     name = names.get(type(part), f"{type(part).__module__}:{type(part).__qualname__}")
-    given = {
+    inputs = {
         field.name: value
         for field in dataclasses.fields(part)
         if (value := getattr(part, field.name)) is not None and value != field.default
     }
-    return {"name": name, **given} if given else name
+    return {"name": name, **inputs} if inputs else name
 
 
-def _made(given: Any) -> Any:
+def _made(inputs: Any) -> Any:
     """The part that a name or a table stands for."""
-    table = {"name": given} if isinstance(given, str) else dict(given)
+    table = {"name": inputs} if isinstance(inputs, str) else dict(inputs)
     name = table.pop("name", None)
     before, rules = _registries()
     known = {**before, **rules}

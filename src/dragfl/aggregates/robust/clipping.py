@@ -67,7 +67,7 @@ class NormClipping:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset({"all"}) if self.radius is None else frozenset()
 
-    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
         return NormClippingPlan(context)
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
@@ -121,7 +121,7 @@ class CenteredClipping:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset() if self.radius is not None and self.iterations == 1 else frozenset({"all"})
 
-    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
         return state
 
     def fold(self, plan: Plan, block: Updates) -> Partial:

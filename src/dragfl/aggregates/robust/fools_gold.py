@@ -58,7 +58,7 @@ class FoolsGold:
     def init(self, info: FederationInfo) -> State:
         return Histories()
 
-    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
         return state
 
     def fold(self, plan: Plan, block: Updates) -> Partial:

@@ -103,7 +103,7 @@ def everyone(self: Any, state: State) -> frozenset[Need]:
     return frozenset({"all"})
 
 
-def robust_begin(self: Any, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> Plan:
+def robust_begin(self: Any, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
     return RobustPlan(context, info.per_round)
 
 

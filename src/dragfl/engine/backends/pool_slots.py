@@ -52,10 +52,10 @@ def folded(answer: FoldAnswer, slot: Slot, answers: list[Answer]) -> BlockResult
     """A block that a worker folded: views of its slot."""
     named = {name: slot[f"folded/{name}"] for name in answer.names if name not in answer.rest}
     named |= {name: torch.as_tensor(value) for name, value in answer.rest.items()}
-    partial, extra = unflat(answer.count, named)
+    partial = unflat(answer.count, named)
     loss, steps = _joined(a.loss for a in answers), _joined(a.steps for a in answers)
     states, used = tuple(states_of(len(answer.used), slot, answers)), torch.tensor(answer.used)
-    return BlockResult(partial, extra, used, loss, steps, states, answer.bytes_up, answer.infeasible)
+    return BlockResult(partial, used, loss, steps, states, answer.bytes_up, answer.infeasible)
 
 
 def _joined(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:

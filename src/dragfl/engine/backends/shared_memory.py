@@ -96,19 +96,21 @@ class FoldAnswer:
     infeasible: str
 
 
-def flat(partial: Partial | None, extra: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def flat(partial: Partial | None) -> dict[str, Tensor]:
     """The tensors of a folded block by one name each: "total", "sums/NAME", "columns/NAME", "extra/NAME"."""
-    named = {f"extra/{name}": value for name, value in extra.items()}
+    named: dict[str, Tensor] = {}
     if partial is not None:
+        named |= {f"extra/{name}": value for name, value in partial.extra.items()}
         named["total"] = partial.total
         named |= {f"sums/{name}": value for name, value in partial.sums.items()}
         named |= {f"columns/{name}": value for name, value in partial.per_client.items()}
     return named
 
 
-def unflat(count: int, named: Mapping[str, Tensor]) -> tuple[Partial | None, dict[str, Tensor]]:
-    partial = Partial(count, named["total"], part(named, "sums"), part(named, "columns")) if count else None
-    return partial, part(named, "extra")
+def unflat(count: int, named: Mapping[str, Tensor]) -> Partial | None:
+    if not count:
+        return None
+    return Partial(count, named["total"], part(named, "sums"), part(named, "columns"), part(named, "extra"))
 
 
 def put(room: Tensor | None, value: Tensor) -> bool:

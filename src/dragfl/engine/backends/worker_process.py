@@ -84,7 +84,7 @@ class Desk:
         """Fold a block that lies in the slot; sums that the slot has no room for go into the answer."""
         room = self._slots[slot]
         folded = fold(self._worker.aggregate, self._plan, received(clients, room, answers))
-        named = flat(folded.partial, folded.extra)
+        named = flat(folded.partial)
         rest = {n: v.numpy() for n, v in named.items() if not put(room.get(f"folded/{n}"), v)}
         count = folded.partial.count if folded.partial else 0
         used = tuple(folded.used.tolist())
