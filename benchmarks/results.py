@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from benchmarks.timing import Tick, Times, interleave
 from benchmarks.workloads import SEED
-from dragfl.runs.environment import describe_machine
-from dragfl.types import FederationInfo
+from dragfl.runs import environment
 
 BUSY = 0.5  # a load above which ratios are not to be trusted
 Kind = Literal["floor", "bare", "dragfl", "peer"]  # the figure has one colour for each
@@ -101,6 +100,6 @@ def comparison_from_json(table: Mapping[str, Any]) -> Comparison:
 
 def describe_environment() -> dict[str, Any]:
     """The machine, the versions, and the load average."""
-    machine = describe_machine(SEED, FederationInfo(dim=0, clients=1, per_round=1, segments=(0, 0)))
+    machine = environment.describe_environment(SEED, parameters=0)
     del machine["parameters"]
     return {"machine": machine, "load": round(os.getloadavg()[0], 2)}

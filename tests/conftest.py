@@ -59,7 +59,7 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 def command(*arguments: str | Path) -> list[str]:
     """`dragfl ARGUMENTS` as a process of its own."""
-    return [sys.executable, "-m", "dragfl.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "dragfl", *map(str, arguments)]
 
 
 def shell(*arguments: str | Path, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written under a temporary name, fsynced, renamed."""
+"""Atomic file writes: write to a temporary name, fsync, rename. A reader sees the old file or the new one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
-
 from dragfl.errors import Interrupted
+from dragfl.lazy import Tensor
 
-_FULL = {
+_NO_SPACE = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
     errno.EFBIG: "the file size limit is reached",
@@ -24,28 +21,17 @@ _FULL = {
 
 
 def storage_error(path: Path, error: OSError) -> Exception:
-    """A full disk as an error that says what is left and what to do; any other error as it is."""
-    if error.errno in _FULL:
-        return Interrupted(
-            f"{path}: cannot be written, {_FULL[error.errno]}; everything up to the last checkpoint is safe. "
-            f"Make room, then: dragfl resume {path.parent}"
-        )
-    return error
+    """`Interrupted` with advice if there was no space left on the disk, else the error itself."""
+    if error.errno not in _NO_SPACE:
+        return error
+    return Interrupted(
+        f"{path}: cannot be written, {_NO_SPACE[error.errno]}; everything up to the last checkpoint is safe. "
+        f"Free some space, then: dragfl resume {path.parent}"
+    )
 
 
-def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write a safetensors file; its library reports a full disk in words, which become an OSError again."""
-    try:
-        save_file(dict(tensors), path)
-    except SafetensorError as error:
-        code = re.search(r"os error (\d+)", str(error))
-        if code is None:
-            raise
-        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
-
-
-def write(path: Path, save: Callable[[Path], None]) -> None:
-    """Let `save` write a temporary file, then put it in the place of `path` for good."""
+def write_file(path: Path, save: Callable[[Path], object]) -> None:
+    """Call `save` with a temporary path, then move the file it wrote to `path`."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         save(temporary)
@@ -62,19 +48,32 @@ def write(path: Path, save: Callable[[Path], None]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write(path, lambda temporary: _write_all(temporary, text.encode()))
+    write_file(path, lambda temporary: temporary.write_bytes(text.encode()))
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(value, indent=1) + "\n")
 
 
-def _write_all(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a safetensors file. The library reports a full disk as text; it becomes an OSError again."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    def save(temporary: Path) -> None:
+        try:
+            save_file(dict(tensors), temporary)
+        except SafetensorError as error:
+            code = re.search(r"os error (\d+)", str(error))
+            if code is None:
+                raise
+            raise OSError(int(code[1]), os.strerror(int(code[1])), str(temporary)) from error
+
+    write_file(path, save)
 
 
 def sync_folder(folder: Path) -> None:
-    """A rename is only durable once its folder is."""
+    """Make the renames in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

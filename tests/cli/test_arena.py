@@ -35,7 +35,7 @@ def test_end_to_end(
     page = (tmp_path / "arena" / "small" / "arena.html").read_text()
     assert "2 defences against 2 attacks on digits" in page
     assert main(words) == 0
-    assert capsys.readouterr().out.count("already done") == 6
+    assert capsys.readouterr().out.count("already finished") == 6
     assert (tmp_path / "arena" / "small" / "arena.html").read_text() == page
 
 

@@ -40,7 +40,7 @@ class TestRun:
         main(["run", "small.toml", "--quiet"])
         assert capsys.readouterr().out == ""
         assert main(["run", "small.toml"]) == 0
-        assert capsys.readouterr().out.startswith("already done, nothing was run\n12 rounds")
+        assert capsys.readouterr().out.startswith("already finished, nothing to run\n12 rounds")
         assert main(["resume", "runs/small", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["already_done"] is True
 
@@ -127,13 +127,13 @@ class TestExitCodes:
         import dragfl.cli.interrupt as stopping
 
         asked = iter([False, False, True])
-        polite = stopping.polite_interrupt
-        monkeypatch.setattr(stopping, "polite_interrupt", lambda: contextlib.nullcontext(lambda: next(asked)))
+        polite = stopping.catch_interrupts
+        monkeypatch.setattr(stopping, "catch_interrupts", lambda: contextlib.nullcontext(lambda: next(asked)))
         assert main(["run", "small.toml", "--quiet"]) == 5
-        monkeypatch.setattr(stopping, "polite_interrupt", polite)
+        monkeypatch.setattr(stopping, "catch_interrupts", polite)
         message = capsys.readouterr().err
-        assert message == "dragfl: stopped after round 3; go on with: dragfl resume runs/small\n"
-        assert main([*message.split("go on with: dragfl ")[1].split(), "--json"]) == 0
+        assert message == "dragfl: stopped after round 3; continue with: dragfl resume runs/small\n"
+        assert main([*message.split("continue with: dragfl ")[1].split(), "--json"]) == 0
         rounds = [json.loads(line).get("round") for line in capsys.readouterr().out.splitlines()]
         assert rounds == [*range(4, 13), None]
 
@@ -154,7 +154,7 @@ def test_the_console_script(digits_toml: Path, tmp_path: Path) -> None:
 
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     pipe = subprocess.run(
-        f"{sys.executable} -m dragfl.cli list | head -1", shell=True, cwd=tmp_path, capture_output=True, text=True
+        f"{sys.executable} -m dragfl list | head -1", shell=True, cwd=tmp_path, capture_output=True, text=True
     )
     assert "Traceback" not in pipe.stderr
     assert "Exception ignored" not in pipe.stderr
@@ -187,7 +187,7 @@ def test_doctor(capsys: Capture) -> None:
     said = capsys.readouterr().out
     assert f"dragfl {dragfl.__version__}" in said
     assert "three rounds of DRAG on digits: accuracy 0." in said
-    assert said.endswith("all well\n")
+    assert said.endswith("OK\n")
 
 
 def test_version(capsys: Capture) -> None:
@@ -219,7 +219,7 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text('rounds = 400\n[model]\nname = "logistic"\n[evaluation]\nevery = 1\n')
     for words, code in ((["list"], 0), (["run", "small.toml", "--json"], 5)):
         child = subprocess.Popen(
-            [sys.executable, "-m", "dragfl.cli", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-m", "dragfl", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         assert child.stdout is not None
         child.stdout.readline()

@@ -20,7 +20,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def test_the_eight_experiments() -> None:
-    experiments = demo.experiments()
+    experiments = demo.load_experiments()
     assert [e.name for e in experiments] == NAMES
     drift, attacked = experiments[:2], experiments[2:]
     assert all(e.attack is None and e.clients.total == 20 for e in drift)
@@ -68,14 +68,14 @@ def test_a_foreign_folder_is_left_alone(tmp_path: Path, capsys: Capture, foreign
     path.parent.mkdir(parents=True)
     path.write_text("precious")
     assert main(["demo", "--out", str(tmp_path / "demo")]) == 2
-    assert "exists and was not made by `dragfl demo`; choose another --out" in capsys.readouterr().err
+    assert "exists and was not written by `dragfl demo`; choose another --out" in capsys.readouterr().err
     assert path.read_text() == "precious"
 
 
 def test_a_file_is_no_place_for_a_demo(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "demo").write_text("precious")
     assert main(["demo", "--out", str(tmp_path / "demo")]) == 2
-    assert "was not made by `dragfl demo`" in capsys.readouterr().err
+    assert "was not written by `dragfl demo`" in capsys.readouterr().err
 
 
 def test_bad_rounds(tmp_path: Path, capsys: Capture) -> None:

@@ -43,5 +43,5 @@ def test_a_finished_run_answers_without_torch(tmp_path: Path, digits_toml: Path)
 
     dragfl.run(dragfl.load(digits_toml, "rounds=1"), tmp_path / "r")
     said = python(ANSWER.format(arguments=["resume", "r"]), tmp_path)
-    assert said.splitlines()[0] == "already done, nothing was run"
+    assert said.splitlines()[0] == "already finished, nothing to run"
     assert said.splitlines()[-1] == "code 0 torch False"

@@ -85,8 +85,8 @@ class TestPlain:
         capsys.readouterr()
         assert main(["sweep", "grid.toml", "seed=0,1,2"]) == 0
         said = capsys.readouterr().out.splitlines()
-        assert re.fullmatch(r"run 1/3  seed0  accuracy 0\.\d{3}  already done", said[0])
-        assert re.fullmatch(r"run 2/3  seed1  accuracy 0\.\d{3}  already done", said[1])
+        assert re.fullmatch(r"run 1/3  seed0  accuracy 0\.\d{3}  already finished", said[0])
+        assert re.fullmatch(r"run 2/3  seed1  accuracy 0\.\d{3}  already finished", said[1])
         assert re.fullmatch(r"run 3/3  seed2  accuracy 0\.\d{3}  \d+\.\d s", said[2])
 
     @pytest.mark.usefixtures("no_figures")
@@ -102,7 +102,7 @@ class TestPlain:
         said = capsys.readouterr().out.splitlines()
         assert re.fullmatch(r"run 2/2  lr1000000\.0-lr1000000\.0  diverged in round 1  \d+\.\d s", said[1])
         assert main(["sweep", "grid.toml", "clients.lr=0.1,1e6", "algorithm.server.lr=1e6"]) == 0
-        assert "diverged in round 1  already done" in capsys.readouterr().out.splitlines()[1]
+        assert "diverged in round 1  already finished" in capsys.readouterr().out.splitlines()[1]
 
     @pytest.mark.usefixtures("no_figures")
     def test_quiet(self, capsys: Capture) -> None:
@@ -137,7 +137,7 @@ class TestDryRun:
         ("words", "said"),
         [
             (["seed"], "write key=value,value"),
-            (["seed=0,0"], "two runs would be called 'seed0'"),
+            (["seed=0,0"], "two runs have the name 'seed0'"),
             (["algorithm.name=fedavg,drg"], "run 'drg': algorithm.name: unknown algorithm 'drg'; did you mean 'drag'?"),
         ],
     )
@@ -163,7 +163,7 @@ def test_interrupted_and_the_same_command_again(tmp_path: Path, spec: Path) -> N
         process.send_signal(signal.SIGINT)
         said, err = process.communicate(timeout=60)
     assert process.returncode == 5, err
-    assert "dragfl: sweep stopped with 1 of 4 runs finished; go on with the same command\n" in err
+    assert "dragfl: sweep stopped with 1 of 4 runs finished; continue with the same command\n" in err
     assert said.startswith(f"run 1/4  {names[0]}  accuracy 0.")
     assert said.count("\n") == 1, "and no table of half a sweep"
     assert 10 <= lines(out / names[1]) < 60

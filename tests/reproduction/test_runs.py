@@ -84,6 +84,7 @@ def test_an_interrupted_panel_goes_on(here: Path, monkeypatch: pytest.MonkeyPatc
     """Stopped in its third run; the same command ends with the same summary as one that was never stopped."""
     from dragfl.errors import Interrupted
     from dragfl.reproduction.runs import play
+    from dragfl.runs.sweep import Callbacks
 
     one = panel.load("fig7")
     scale = Scale("digits", (0,), False, ("rounds=4", "model.hidden=8", "evaluation.every=2", "root.size=50"))
@@ -94,8 +95,7 @@ def test_an_interrupted_panel_goes_on(here: Path, monkeypatch: pytest.MonkeyPatc
         seen += 1
 
     def calls(folder: str, stop_after: int) -> None:
-        play([(one, scale)], here / folder, on_begin=lambda p, d: None, on_record=count, on_end=lambda r, a: None,
-             should_stop=lambda: seen >= stop_after)  # fmt: skip
+        play([(one, scale)], here / folder, Callbacks(on_record=count, should_stop=lambda: seen >= stop_after))
 
     with pytest.raises(Interrupted, match=r"paper stopped with 2 of 7 runs finished"):
         calls("stopped", 10)

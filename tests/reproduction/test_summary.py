@@ -11,7 +11,7 @@ import pytest
 from dragfl import load
 from dragfl.reproduction.cost import Rates, duration, guess
 from dragfl.reproduction.summary import NUMBERS, numbers_of
-from dragfl.runs.sweep import Planned
+from dragfl.runs.sweep import PlannedRun
 
 METRICS: list[dict[str, Any]] = [
     {"bytes_up": 10, "bytes_down": 20, "step_ratio": 1.0, "mean_norm": 4.0, "pairwise_cosine": 0.1, "step_norm": 1.0,
@@ -67,6 +67,6 @@ def test_what_a_run_takes(tmp_path: Path) -> None:
     experiment = load({"rounds": 100, "clients": {"total": 40, "local_steps": 5, "batch_size": 20},
                        "model": {"name": "mlp", "hidden": 500}})  # fmt: skip
     assert guess(experiment) == pytest.approx(0.15)
-    planned = Planned("x", tmp_path / "x", experiment)
+    planned = PlannedRun("x", tmp_path / "x", experiment)
     assert Rates([planned]).left([planned]) == pytest.approx(15.0)
     assert (duration(15), duration(200), duration(3 * 3600)) == ("15 s", "3 min", "3.0 h")

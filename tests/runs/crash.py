@@ -14,13 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 
 torch.set_num_threads(1)
 
 import dragfl  # noqa: E402
 import dragfl.runs.loop  # noqa: E402
-from dragfl import atomic as durable  # noqa: E402
 
 SPEC: dict[str, Any] = {
     "rounds": 3,
@@ -67,7 +67,8 @@ def in_child(work: Callable[[], None], folder: Path, crash_at: int) -> tuple[int
 
             return write_and_tear
 
-        durable._write_all, durable.save_tensors = torn(durable._write_all), torn(durable.save_tensors)
+        Path.write_bytes = torn(Path.write_bytes)  # type: ignore[method-assign,assignment]
+        safetensors.torch.save_file = torn(safetensors.torch.save_file)
         fsync = os.fsync
         os.fsync = lambda descriptor: (note(None), fsync(descriptor))[1]  # type: ignore[assignment,func-returns-value]
         sys.addaudithook(hook)

@@ -11,7 +11,9 @@ import pytest
 
 import dragfl
 from dragfl.errors import Interrupted, SpecError
-from dragfl.runs.arena import DEFENCES, MANIFEST, Arena, choose, lay_out
+from dragfl.runs.arena import MANIFEST
+from dragfl.runs.arena_plan import DEFAULT_ATTACKS, DEFENCES, Arena, default_defences, plan_arena
+from dragfl.runs.sweep import Callbacks
 from tests.conftest import kept_bytes
 
 
@@ -39,7 +41,7 @@ def by_name(arena: Arena) -> dict[str, dragfl.Experiment]:
 
 def test_every_combination_and_one_clean_run_for_all_fractions(tables: dict[str, Any], tmp_path: Path) -> None:
     """2 defences x 2 partitions x 3 seeds, each once without attackers and under 2 attacks x 2 fractions."""
-    arena = lay_out(
+    arena = plan_arena(
         tables, ["fedavg", "br_drag"], ["sign_flip", "random_scaling"],
         partitions=["iid", {"kind": "dirichlet_class", "a": 0.5, "min_size": 1}], fractions=[0.2, 0.4],
         seeds=[0, 1, 2], out=tmp_path,
@@ -56,7 +58,7 @@ def test_every_combination_and_one_clean_run_for_all_fractions(tables: dict[str,
 
 
 def test_settings_come_from_the_tables_of_the_experiment(tables: dict[str, Any], tmp_path: Path) -> None:
-    planned = by_name(lay_out(tables, ["br_drag"], ["sign_flip", "random_scaling"], out=tmp_path))
+    planned = by_name(plan_arena(tables, ["br_drag"], ["sign_flip", "random_scaling"], out=tmp_path))
     flipped = planned["br_drag-sign_flip-attackers3-redrawtrue-iid-seed0"]
     assert flipped.attack == dragfl.attacks.SignFlip(scale=2.0)
     assert flipped.attackers.attackers == 3 and flipped.attackers.redraw
@@ -67,16 +69,16 @@ def test_settings_come_from_the_tables_of_the_experiment(tables: dict[str, Any],
 
 def test_without_a_number_a_fifth_attacks(tables: dict[str, Any], tmp_path: Path) -> None:
     del tables["attack"]
-    assert lay_out(tables, ["fedavg"], ["sign_flip"], out=tmp_path).attackers == ["2 of 10 clients attack"]
+    assert plan_arena(tables, ["fedavg"], ["sign_flip"], out=tmp_path).attackers == ["2 of 10 clients attack"]
 
 
 def test_none_among_the_attacks_is_the_clean_column(tables: dict[str, Any], tmp_path: Path) -> None:
-    arena = lay_out(tables, ["fedavg"], ["none", "sign_flip"], out=tmp_path)
+    arena = plan_arena(tables, ["fedavg"], ["none", "sign_flip"], out=tmp_path)
     assert arena.attacks == ["sign_flip"] and len(arena.planned) == 2
 
 
 def test_a_chain_is_a_defence(tables: dict[str, Any], tmp_path: Path) -> None:
-    arena = lay_out(tables, ["nnm+trimmed_mean"], ["sign_flip"], out=tmp_path)
+    arena = plan_arena(tables, ["nnm+trimmed_mean"], ["sign_flip"], out=tmp_path)
     calm, attacked = arena.planned
     assert attacked.name.startswith("nnm+trimmed_mean-sign_flip")
     rule = attacked.experiment.tables()["algorithm"]["aggregate"]
@@ -86,7 +88,7 @@ def test_a_chain_is_a_defence(tables: dict[str, Any], tmp_path: Path) -> None:
 
 def test_what_cannot_be_set_up_is_a_cell_with_a_reason(tables: dict[str, Any], tmp_path: Path) -> None:
     """Krum needs 2f + 3 updates: 9 for three attackers among ten, 13 for five. The others are played."""
-    arena = lay_out(tables, ["krum", "fedavg"], ["sign_flip"], fractions=[0.3, 0.5], out=tmp_path)
+    arena = plan_arena(tables, ["krum", "fedavg"], ["sign_flip"], fractions=[0.3, 0.5], out=tmp_path)
     missing = [cell for cell in arena.cells if cell.planned is None]
     assert [(cell.defence, cell.attackers) for cell in missing] == [("krum", "5 of 10 sampled clients attack")]
     assert "needs at least 13 updates, got 10" in missing[0].reason
@@ -97,7 +99,7 @@ def test_what_cannot_be_set_up_is_a_cell_with_a_reason(tables: dict[str, Any], t
 
 def test_a_rule_that_never_has_enough_clients_is_a_row_of_reasons(tables: dict[str, Any], tmp_path: Path) -> None:
     tables["clients"]["total"], tables["attack"]["attackers"] = 2, 1
-    arena = lay_out(tables, ["krum", "fedavg"], ["sign_flip"], out=tmp_path)
+    arena = plan_arena(tables, ["krum", "fedavg"], ["sign_flip"], out=tmp_path)
     missing = {cell.attack: cell.reason for cell in arena.cells if cell.planned is None}
     assert missing.keys() == {"none", "sign_flip"} and "got 2" in missing["none"]
     assert len(arena.planned) == 2
@@ -105,7 +107,7 @@ def test_a_rule_that_never_has_enough_clients_is_a_row_of_reasons(tables: dict[s
 
 def test_a_partition_may_be_an_object(tables: dict[str, Any], tmp_path: Path) -> None:
     tables["data"]["partition"] = dragfl.partitions.IID()
-    arena = lay_out(tables, ["fedavg"], ["sign_flip"], out=tmp_path)
+    arena = plan_arena(tables, ["fedavg"], ["sign_flip"], out=tmp_path)
     assert arena.partitions == ["IID"] and all(p.name.endswith("IID-seed0") for p in arena.planned)
 
 
@@ -136,14 +138,14 @@ def test_mistakes_are_told_before_the_first_run(
 def test_a_rule_without_its_trusted_data_is_an_error(tables: dict[str, Any], tmp_path: Path) -> None:
     del tables["root"]
     with pytest.raises(SpecError, match=r"defence 'fltrust': .* needs trusted root data"):
-        lay_out(tables, ["fedavg", "fltrust"], ["sign_flip"], out=tmp_path)
-    assert {"fltrust", "br_drag"}.isdisjoint(choose(tables)[0]) and "fedavg" in choose(tables)[0]
+        plan_arena(tables, ["fedavg", "fltrust"], ["sign_flip"], out=tmp_path)
+    assert {"fltrust", "br_drag"}.isdisjoint(default_defences(tables)) and "fedavg" in default_defences(tables)
 
 
 def test_what_is_played_where_nothing_is_chosen(tables: dict[str, Any], tmp_path: Path) -> None:
-    defences, attacks = choose(tables)
-    assert tuple(defences) == DEFENCES and len(defences) == 10 and len(attacks) == 8
-    assert len(lay_out(tables, defences, attacks, out=tmp_path).cells) == 10 * 9
+    defences = default_defences(tables)
+    assert tuple(defences) == DEFENCES and len(defences) == 10 and len(DEFAULT_ATTACKS) == 8
+    assert len(plan_arena(tables, defences, DEFAULT_ATTACKS, out=tmp_path).cells) == 10 * 9
 
 
 def test_an_interrupted_arena_goes_on_to_the_same_bytes(tables: dict[str, Any], tmp_path: Path) -> None:
@@ -158,9 +160,10 @@ def test_an_interrupted_arena_goes_on_to_the_same_bytes(tables: dict[str, Any], 
 
     for _ in range(2):
         with pytest.raises(Interrupted, match=r"arena stopped .* same command"):
-            dragfl.arena(tables, *sides, out=tmp_path / "cut", should_stop=stop_once)
+            dragfl.arena(tables, *sides, out=tmp_path / "cut", callbacks=Callbacks(should_stop=stop_once))
     ended: list[bool] = []
-    cut = dragfl.arena(tables, *sides, out=tmp_path / "cut", on_end=lambda run, already: ended.append(already))
+    callbacks = Callbacks(on_end=lambda run, already: ended.append(already))
+    cut = dragfl.arena(tables, *sides, out=tmp_path / "cut", callbacks=callbacks)
     assert True in ended and False in ended
     assert [run.name for run in cut] == [run.name for run in whole]
     assert [kept_bytes(run.path) for run in cut] == [kept_bytes(run.path) for run in whole]
@@ -170,9 +173,8 @@ def test_an_interrupted_arena_goes_on_to_the_same_bytes(tables: dict[str, Any], 
 def test_an_arena_grows_in_its_folder(tables: dict[str, Any], tmp_path: Path) -> None:
     dragfl.arena(tables, ["fedavg"], ["sign_flip"], out=tmp_path)
     ended: list[bool] = []
-    dragfl.arena(
-        tables, ["fedavg"], ["sign_flip", "random_scaling"], out=tmp_path, on_end=lambda run, done: ended.append(done)
-    )
+    callbacks = Callbacks(on_end=lambda run, already: ended.append(already))
+    dragfl.arena(tables, ["fedavg"], ["sign_flip", "random_scaling"], out=tmp_path, callbacks=callbacks)
     assert ended == [True, True, False]
     assert json.loads((tmp_path / MANIFEST).read_text())["attacks"] == ["sign_flip", "random_scaling"]
 

@@ -47,16 +47,16 @@ def cut(path: Path, by: int) -> None:
 
 
 DAMAGES: dict[str, tuple[Damage, str]] = {
-    "tensors truncated": (lambda f: cut(tensors(f), 7), "is not the file that was written"),
-    "tensors empty": (lambda f: tensors(f).write_bytes(b""), "is not the file that was written"),
+    "tensors truncated": (lambda f: cut(tensors(f), 7), "checksum mismatch of checkpoint-"),
+    "tensors empty": (lambda f: tensors(f).write_bytes(b""), "checksum mismatch of checkpoint-"),
     "tensors missing": (lambda f: tensors(f).unlink(), "No such file"),
-    "a byte of a tensor": (lambda f: flip(tensors(f), -3), "is not the file that was written"),
-    "a byte of the header": (lambda f: flip(tensors(f), 20), "is not the file that was written"),
+    "a byte of a tensor": (lambda f: flip(tensors(f), -3), "checksum mismatch of checkpoint-"),
+    "a byte of the header": (lambda f: flip(tensors(f), 20), "checksum mismatch of checkpoint-"),
     "json truncated": (lambda f: cut(f / "checkpoint.json", 9), "checkpoint.json: cannot be used"),
     "json of another kind": (lambda f: (f / "checkpoint.json").write_text("[1, 2]"), "cannot be used"),
     "no json": (lambda f: (f / "checkpoint.json").write_bytes(b"\x00\xff" * 9), "cannot be used"),
-    "another round": (lambda f: edit(f, round=5), "it is not what was written"),
-    "another length": (lambda f: edit(f, lengths={"metrics.jsonl": 0}), "it is not what was written"),
+    "another round": (lambda f: edit(f, round=5), "(checksum mismatch)"),
+    "another length": (lambda f: edit(f, lengths={"metrics.jsonl": 0}), "(checksum mismatch)"),
     "another format": (lambda f: edit(f, format=99), "format 99, this version of dragfl reads 1"),
     "metrics too short": (lambda f: cut(f / "metrics.jsonl", 10), "metrics.jsonl: "),
     "clients too short": (

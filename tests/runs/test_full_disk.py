@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import dragfl
-from dragfl import atomic as durable
+from dragfl import atomic
 from dragfl.errors import Interrupted
 from tests.conftest import kept_bytes, shell
 
@@ -67,18 +67,18 @@ def test_no_space_left(tmp_path: Path) -> None:
     """/dev/full refuses every byte, as a full disk does."""
     (tmp_path / "x.json.tmp").symlink_to("/dev/full")
     with pytest.raises(Interrupted, match=r"x\.json: cannot be written, the disk is full; .* dragfl resume"):
-        durable.write_json(tmp_path / "x.json", {"a": 1})
+        atomic.write_json(tmp_path / "x.json", {"a": 1})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_old_file_survives_a_failed_write(tmp_path: Path) -> None:
-    durable.write_text(tmp_path / "x", "old")
+    atomic.write_text(tmp_path / "x", "old")
 
     def fails(temporary: Path) -> None:
         temporary.write_text("new, but")
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with pytest.raises(OSError, match="Input/output error"):
-        durable.write(tmp_path / "x", fails)
+        atomic.write_file(tmp_path / "x", fails)
     assert (tmp_path / "x").read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["x"]

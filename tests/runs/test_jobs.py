@@ -15,6 +15,7 @@ import pytest
 import dragfl
 from dragfl.errors import DamagedRun, Interrupted, SpecError
 from dragfl.runs.directory import Run
+from dragfl.runs.sweep import Callbacks
 from dragfl.types import RoundRecord
 
 SMALL: dict[str, Any] = {
@@ -57,16 +58,18 @@ def test_the_same_bytes_and_nobody_left(tmp_path: Path, in_turn: list[bytes]) ->
         SMALL,
         GRID,
         tmp_path,
+        Callbacks(
+            on_begin=lambda p, done: begun.append((p.name, done)),
+            on_end=lambda run, already: ended.append((run.name, already)),
+        ),
         jobs=2,
-        on_begin=lambda p, done: begun.append((p.name, done)),
-        on_end=lambda run, already: ended.append((run.name, already)),
     )
     assert contents(runs) == in_turn
     assert sorted(begun) == [(run.name, 0) for run in sorted(runs, key=lambda r: r.name)]
     assert sorted(ended) == [(run.name, False) for run in sorted(runs, key=lambda r: r.name)]
     assert children() <= before
     again: list[bool] = []
-    dragfl.sweep(SMALL, GRID, tmp_path, jobs=2, on_end=lambda run, already: again.append(already))
+    dragfl.sweep(SMALL, GRID, tmp_path, Callbacks(on_end=lambda run, already: again.append(already)), jobs=2)
     assert again == [True] * 4
 
 
@@ -78,20 +81,19 @@ def test_a_killed_child_is_replaced_and_its_run_resumed(tmp_path: Path, in_turn:
             killed.append(min(children() - before))
             os.kill(killed[0], signal.SIGKILL)
 
-    runs = dragfl.sweep(SMALL, GRID, tmp_path, jobs=2, on_record=kill_one)
+    runs = dragfl.sweep(SMALL, GRID, tmp_path, Callbacks(on_record=kill_one), jobs=2)
     assert killed and contents(runs) == in_turn
 
 
 def test_a_stop_leaves_checkpoints_and_the_same_call_goes_on(tmp_path: Path, in_turn: list[bytes]) -> None:
     rounds: list[int] = []
-    with pytest.raises(Interrupted, match="of 4 runs finished; go on with the same command"):
+    with pytest.raises(Interrupted, match="of 4 runs finished; continue with the same command"):
         dragfl.sweep(
             SMALL,
             GRID,
             tmp_path,
+            Callbacks(on_record=lambda record: rounds.append(record.round), should_stop=lambda: len(rounds) >= 3),
             jobs=2,
-            on_record=lambda record: rounds.append(record.round),
-            should_stop=lambda: len(rounds) >= 3,
         )
     assert len(rounds) < 4 * SMALL["rounds"]
     assert contents(dragfl.sweep(SMALL, GRID, tmp_path, jobs=2)) == in_turn
@@ -99,14 +101,14 @@ def test_a_stop_leaves_checkpoints_and_the_same_call_goes_on(tmp_path: Path, in_
 
 def test_an_error_in_a_run_ends_the_sweep_with_its_own_kind(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path, should_stop=lambda: True)
+        dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path, Callbacks(should_stop=lambda: True))
     (tmp_path / "seed0" / "checkpoint.json").write_text("{}")
     with pytest.raises(DamagedRun, match=r"checkpoint\.json"):
         dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path, jobs=2)
 
 
 def test_what_has_no_name_cannot_go_to_a_child(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="side by side runs are loaded by name"):
+    with pytest.raises(SpecError, match="runs in parallel are loaded by name"):
         dragfl.sweep({**SMALL, "data": {"dataset": dragfl.data.load("digits")}}, {"seed": [0, 1]}, tmp_path, jobs=2)
 
 

@@ -72,7 +72,7 @@ def test_already_done_runs_nothing(experiment: Load, run: dragfl.Run) -> None:
 
 def test_another_experiment_is_not_overwritten(experiment: Load, run: dragfl.Run) -> None:
     before = kept_bytes(run.path)
-    with pytest.raises(SpecError, match="holds a run of another experiment; choose another name or --out"):
+    with pytest.raises(SpecError, match=r"holds a run of another experiment .*choose another --out"):
         dragfl.run(experiment(algorithm={"name": "drag", "c": 0.5}), run.path)
     assert kept_bytes(run.path) == before
 
@@ -80,7 +80,7 @@ def test_another_experiment_is_not_overwritten(experiment: Load, run: dragfl.Run
 def test_unfinished_says_resume(experiment: Load, tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         dragfl.run(experiment(), tmp_path / "r", should_stop=lambda: True)
-    with pytest.raises(SpecError, match=r"unfinished; go on with: dragfl resume .*/r"):
+    with pytest.raises(SpecError, match=r"unfinished; continue with: dragfl resume .*/r"):
         dragfl.run(experiment(), tmp_path / "r")
     with pytest.raises(DamagedRun, match="the run has not finished: dragfl resume"):
         dragfl.load_run(tmp_path / "r").model()
@@ -88,11 +88,11 @@ def test_unfinished_says_resume(experiment: Load, tmp_path: Path) -> None:
 
 def test_a_foreign_folder_is_left_alone(experiment: Load, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("precious")
-    with pytest.raises(SpecError, match="exists and is not a run directory; choose another place"):
+    with pytest.raises(SpecError, match="exists and is not a run directory; choose another folder"):
         dragfl.run(experiment(), tmp_path)
     with pytest.raises(SpecError, match="exists and is not a run directory"):
         dragfl.run(experiment(), tmp_path / "mine.txt")
-    with pytest.raises(SpecError, match="cannot be made"):
+    with pytest.raises(SpecError, match="cannot be created"):
         dragfl.run(experiment(), tmp_path / "mine.txt" / "r")
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragfl.cli import main
-from dragfl.runs.lock import locked
+from dragfl.runs.lock import lock_folder
 from tests.conftest import kept_bytes, shell
 from tests.runs.processes import LONG, lines, started, wait_for_round
 
@@ -41,8 +41,8 @@ def test_asked_once_it_ends_the_round_and_checkpoints(tmp_path: Path, whole: Pat
         process.send_signal(number)
         _, said = process.communicate(timeout=30)
     assert process.returncode == 5, said
-    assert "ending the round and writing a checkpoint; Ctrl-C again stops at once" in said
-    found = re.search(r"dragfl: stopped after round (\d+); go on with: dragfl resume (\S+)", said)
+    assert "ending the round and writing a checkpoint; Ctrl-C again stops immediately" in said
+    found = re.search(r"dragfl: stopped after round (\d+); continue with: dragfl resume (\S+)", said)
     assert found
     assert int(found[1]) == lines(run) >= 20, "the last round is whole and in the log"
     assert (run / "checkpoint.json").exists()
@@ -100,9 +100,9 @@ def test_a_second_process_is_told_who_holds_the_run(tmp_path: Path) -> None:
 def test_the_lock_is_given_back(tmp_path: Path) -> None:
     from dragfl.errors import SpecError
 
-    with locked(tmp_path), pytest.raises(SpecError, match="in use by process"), locked(tmp_path):
+    with lock_folder(tmp_path), pytest.raises(SpecError, match="in use by process"), lock_folder(tmp_path):
         pass
-    with locked(tmp_path):
+    with lock_folder(tmp_path):
         pass
 
 
@@ -112,7 +112,7 @@ def test_a_run_that_is_being_made_is_not_made_twice(
     """Two `dragfl run` on one place: the later one waits for nobody and changes nothing."""
     run = tmp_path / "r"
     run.mkdir()
-    with locked(run):
+    with lock_folder(run):
         assert main(["run", str(digits_toml), "--out", str(run)]) == 2
     assert "in use by process" in capsys.readouterr().err
     assert [p.name for p in run.iterdir()] == ["lock"]

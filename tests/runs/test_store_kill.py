@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 
 import dragfl
-from dragfl import atomic as durable
 from dragfl.engine.worker import Worker
 from dragfl.errors import DamagedRun, Interrupted
-from dragfl.runs import loop as runner
+from dragfl.runs.loop import RoundLogs
 from tests.conftest import KEPT, Load, command, kept_bytes, shell
 
 SPEC: dict[str, Any] = {
@@ -69,14 +69,14 @@ class Crash:
         self.around(os, "replace")
         self.around(os, "unlink")
         self.around(Worker, "train")
-        self.around(runner._Logs, "write", _half_a_line)
-        self.around(durable, "save_tensors", _half_a_file)
-        self.around(durable, "_write_all", lambda real, path, data: real(path, data[: len(data) // 2]))
+        self.around(RoundLogs, "append", _half_a_line)
+        self.around(safetensors.torch, "save_file", _half_a_file)
+        self.around(Path, "write_bytes", lambda real, path, data: real(path, data[: len(data) // 2]))
 
 
 def _half_a_line(real: Callable[..., None], logs: Any, record: Any) -> None:
     real(logs, record)
-    path = logs._folder / "clients.jsonl"
+    path = logs.folder / "clients.jsonl"
     os.truncate(path, path.stat().st_size - 20)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import dragfl
 from dragfl import report
 from dragfl.algorithms import PRESETS
 from dragfl.errors import Interrupted, SpecError
-from dragfl.runs.sweep import LONGEST_NAME, Planned, parse_grid, plan, run_name, split_commas
+from dragfl.runs.sweep import LONGEST_NAME, Callbacks, parse_grid, plan_sweep, run_name, split_commas
 from tests.conftest import DIGITS, kept_bytes, merged
 
 SIXTEEN = (
@@ -72,7 +71,7 @@ class TestGrid:
 
 class TestPlan:
     def test_every_combination_in_order(self, tmp_path: Path) -> None:
-        planned = plan(SMALL, GRID, tmp_path)
+        planned = plan_sweep(SMALL, GRID, tmp_path)
         assert [p.name for p in planned] == [
             "fedavg-seed0", "fedavg-seed1", "drag-seed0", "drag-seed1", "scaffold-seed0", "scaffold-seed1",
         ]  # fmt: skip
@@ -107,19 +106,19 @@ class TestPlan:
 
     def test_a_value_more_changes_no_name(self, tmp_path: Path) -> None:
         more = {"algorithm.name": ["fedavg", "fedprox", "drag", "scaffold"], "seed": [2, 0, 1]}
-        before = {p.name: p.experiment.tables() for p in plan(SMALL, GRID, tmp_path)}
-        after = {p.name: p.experiment.tables() for p in plan(SMALL, more, tmp_path)}
+        before = {p.name: p.experiment.tables() for p in plan_sweep(SMALL, GRID, tmp_path)}
+        after = {p.name: p.experiment.tables() for p in plan_sweep(SMALL, more, tmp_path)}
         assert before.items() <= after.items()
         assert len(after) == 12
 
     def test_the_sixteen(self, tmp_path: Path) -> None:
-        planned = plan(SMALL, parse_grid([f"algorithm.name={SIXTEEN}", "seed=0,1,2"]), tmp_path)
+        planned = plan_sweep(SMALL, parse_grid([f"algorithm.name={SIXTEEN}", "seed=0,1,2"]), tmp_path)
         assert len(planned) == len({p.folder for p in planned}) == 48
         assert {p.experiment.algorithm.name for p in planned} == set(SIXTEEN.split(",")) <= set(PRESETS)
 
     def test_objects_from_python(self, tmp_path: Path) -> None:
         own = dragfl.load({"algorithm": {"name": "drag", "c": 0.7}}).algorithm
-        planned = plan(SMALL, {"algorithm.name": ["fedavg", own], "seed": [0]}, tmp_path)
+        planned = plan_sweep(SMALL, {"algorithm.name": ["fedavg", own], "seed": [0]}, tmp_path)
         assert [p.name for p in planned] == ["fedavg-seed0", "drag-seed0"]
         assert planned[1].experiment.algorithm is own
 
@@ -127,8 +126,8 @@ class TestPlan:
         ("grid", "message"),
         [
             ({"seed": []}, "sweep: no values for 'seed'; give at least one"),
-            ({"seed": [0, 0]}, "two runs would be called 'seed0'; give each value once"),
-            ({"data.dataset": ["npz:a/b", "npz:a_b"]}, "two runs would be called 'datasetnpz_a_b'"),
+            ({"seed": [0, 0]}, "two runs have the name 'seed0'; give each value once"),
+            ({"data.dataset": ["npz:a/b", "npz:a_b"]}, "two runs have the name 'datasetnpz_a_b'"),
             ({"sed": [0]}, "sweep, run 'sed0': sed: unknown key 'sed'; did you mean 'seed'?"),
             (
                 {"algorithm.name": ["drag", "fedavg"], "algorithm.c": [0.1]},
@@ -145,10 +144,14 @@ class TestPlan:
         assert not (tmp_path / "out").exists()
 
 
-def rounds_of(log: list[tuple[str, int]]) -> tuple[Callable[[Planned, int], None], Callable[[Any], None]]:
-    """(on_begin, on_record) that note which run played which round."""
+def log_rounds(log: list[tuple[str, int]], stop_after: int = 10**9) -> Callbacks:
+    """Callbacks that log (run, round), and ask to stop once the log has `stop_after` rounds."""
     names: list[str] = []
-    return lambda p, done: names.append(p.name), lambda record: log.append((names[-1], record.round))
+    return Callbacks(
+        on_begin=lambda p, done: names.append(p.name),
+        on_record=lambda record: log.append((names[-1], record.round)),
+        should_stop=lambda: len(log) >= stop_after,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +159,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sweep that nobody stops."""
     out = tmp_path_factory.mktemp("whole")
     runs = dragfl.sweep(SMALL, GRID, out)
-    assert [run.path.name for run in runs] == [p.name for p in plan(SMALL, GRID, out)]
+    assert [run.path.name for run in runs] == [p.name for p in plan_sweep(SMALL, GRID, out)]
     assert all(run.finished and len(run.metrics) == 4 for run in runs)
     return out
 
@@ -170,47 +173,43 @@ class TestInterrupted:
     def test_goes_on_where_it_stopped(self, tmp_path: Path, whole: Path, after: int) -> None:
         """Six runs of four rounds. It stops when asked, in a run or between two, and no round is played twice."""
         log: list[tuple[str, int]] = []
-        begin, record = rounds_of(log)
         with pytest.raises(Interrupted) as error:
-            dragfl.sweep(SMALL, GRID, tmp_path, on_begin=begin, on_record=record, should_stop=lambda: len(log) >= after)
+            dragfl.sweep(SMALL, GRID, tmp_path, log_rounds(log, after))
         assert len(log) == after, "at the end of the round in which it was asked, also if that is a run's last"
-        assert str(error.value) == f"sweep stopped with {after // 4} of 6 runs finished; go on with the same command"
+        assert str(error.value) == f"sweep stopped with {after // 4} of 6 runs finished; continue with the same command"
         assert len(bytes_of(tmp_path)) == after // 4
-        begin, record = rounds_of(log)
-        dragfl.sweep(SMALL, GRID, tmp_path, on_begin=begin, on_record=record)
-        assert log == [(p.name, t) for p in plan(SMALL, GRID, tmp_path) for t in (1, 2, 3, 4)]
+        dragfl.sweep(SMALL, GRID, tmp_path, log_rounds(log))
+        assert log == [(p.name, t) for p in plan_sweep(SMALL, GRID, tmp_path) for t in (1, 2, 3, 4)]
         assert bytes_of(tmp_path) == bytes_of(whole)
 
     def test_runs_of_one_round_can_be_stopped_too(self, tmp_path: Path) -> None:
         short = merged(SMALL, {"rounds": 1})
         with pytest.raises(Interrupted, match="1 of 6 runs finished"):
-            dragfl.sweep(short, GRID, tmp_path, should_stop=lambda: True)
+            dragfl.sweep(short, GRID, tmp_path, Callbacks(should_stop=lambda: True))
         assert len(bytes_of(tmp_path)) == 1
 
     def test_asked_in_the_last_round_of_all_it_is_done(self, tmp_path: Path) -> None:
         log: list[tuple[str, int]] = []
-        begin, record = rounds_of(log)
-        runs = dragfl.sweep(
-            SMALL, {"seed": [0, 1]}, tmp_path, on_begin=begin, on_record=record, should_stop=lambda: len(log) >= 8
-        )
+        runs = dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path, log_rounds(log, 8))
         assert len(runs) == 2
 
     def test_progress_counts_rounds_that_are_behind(self, tmp_path: Path) -> None:
         log: list[tuple[str, int]] = []
-        begin, record = rounds_of(log)
         with pytest.raises(Interrupted):
-            dragfl.sweep(SMALL, GRID, tmp_path, on_begin=begin, on_record=record, should_stop=lambda: len(log) >= 6)
+            dragfl.sweep(SMALL, GRID, tmp_path, log_rounds(log, 6))
         behind: list[int] = []
         ended: list[tuple[str, bool]] = []
         dragfl.sweep(
             SMALL,
             GRID,
             tmp_path,
-            on_begin=lambda p, done: behind.append(done),
-            on_end=lambda run, already: ended.append((run.path.name, already)),
+            Callbacks(
+                on_begin=lambda p, done: behind.append(done),
+                on_end=lambda run, already: ended.append((run.path.name, already)),
+            ),
         )
         assert behind == [4, 2, 0, 0, 0, 0]
-        assert ended == [(p.name, i == 0) for i, p in enumerate(plan(SMALL, GRID, tmp_path))]
+        assert ended == [(p.name, i == 0) for i, p in enumerate(plan_sweep(SMALL, GRID, tmp_path))]
 
 
 class TestKept:
@@ -218,9 +217,8 @@ class TestKept:
         dragfl.sweep(SMALL, {"algorithm.name": ["drag"], "seed": [0]}, tmp_path)
         stamp = (tmp_path / "drag-seed0" / "result.json").stat().st_mtime_ns
         log: list[tuple[str, int]] = []
-        begin, record = rounds_of(log)
         more = {"algorithm.name": ["fedavg", "drag"], "seed": [0, 1]}
-        runs = dragfl.sweep(SMALL, more, tmp_path, on_begin=begin, on_record=record)
+        runs = dragfl.sweep(SMALL, more, tmp_path, log_rounds(log))
         assert [run.path.name for run in runs] == ["fedavg-seed0", "fedavg-seed1", "drag-seed0", "drag-seed1"]
         assert {name for name, _ in log} == {"fedavg-seed0", "fedavg-seed1", "drag-seed1"}
         assert (tmp_path / "drag-seed0" / "result.json").stat().st_mtime_ns == stamp
@@ -230,9 +228,8 @@ class TestKept:
         dragfl.sweep(SMALL, {"seed": [0]}, tmp_path)
         changed = merged(SMALL, {"clients": {"lr": 0.2}})
         log: list[tuple[str, int]] = []
-        begin, record = rounds_of(log)
         with pytest.raises(SpecError, match=r"seed0: holds a run of another experiment \(has the file changed since"):
-            dragfl.sweep(changed, {"seed": [7, 0]}, tmp_path, on_begin=begin, on_record=record)
+            dragfl.sweep(changed, {"seed": [7, 0]}, tmp_path, log_rounds(log))
         assert log == [], "told before any run, also before seed 7"
 
     def test_a_diverged_run_is_a_result(self, tmp_path: Path) -> None:
@@ -245,8 +242,7 @@ class TestKept:
         assert "diverged in round 1: " in lost.result["message"]
         stamps = [(run.path / "result.json").stat().st_mtime_ns for run in (lost, fine)]
         log: list[tuple[str, int]] = []
-        begin, record = rounds_of(log)
-        again = dragfl.sweep(source, grid, tmp_path, on_begin=begin, on_record=record)
+        again = dragfl.sweep(source, grid, tmp_path, log_rounds(log))
         assert log == []
         assert [run.result for run in again] == [lost.result, fine.result]
         assert [(run.path / "result.json").stat().st_mtime_ns for run in again] == stamps

@@ -1,4 +1,4 @@
-"""The command line: one file a command, thin; everything it does is a function call of the library."""
+"""The command line: one thin file a command. Every command calls a public function of the library."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import sys
 from dragfl import __version__
 from dragfl.errors import DragflError
 
-DESCRIPTION = "Federated learning on unlike data and among clients that may lie: DRAG, BR-DRAG and their rivals."
+DESCRIPTION = "Federated learning with heterogeneous data and malicious clients: DRAG, BR-DRAG and baselines."
 EPILOG = (
-    "exit codes: 0 done, 2 usage or spec, 3 data, 4 diverged, 5 interrupted and resumable, 6 damaged run. "
-    "`dragfl COMMAND --help` tells more."
+    "`dragfl COMMAND --help` shows the options of a command. Exit codes: 0 success, 2 usage or spec error, "
+    "3 data error, 4 diverged, 5 interrupted (resumable), 6 damaged run."
 )
+RESUMABLE = ("run", "resume", "sweep", "arena", "reproduce", "demo")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,10 +29,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; the exit code is returned."""
+    """Run one command; returns the exit code."""
     top = parser()
     args, rest = top.parse_known_args(argv)
-    if rest:  # key=value words are welcome after options too, which argparse does not see by itself
+    if rest:  # argparse does not collect key=value words that come after options
         words = [word for word in rest if not word.startswith("-") and hasattr(args, "words")]
         if words != rest:
             top.error(f"unrecognized arguments: {' '.join(word for word in rest if word not in words)}")
@@ -44,11 +45,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"dragfl: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("dragfl: stopped at once; a run is resumable from its last checkpoint", file=sys.stderr)
+        print("dragfl: stopped immediately; a run can be resumed from its last checkpoint", file=sys.stderr)
         return 5
-    except (BrokenPipeError, SystemExit) as error:  # the reader of our output has gone, as in `dragfl list | head`
-        if isinstance(error, SystemExit) and error.code != 1:  # 1 is how rich tells it
+    except (BrokenPipeError, SystemExit) as error:  # the output pipe was closed, as in `dragfl list | head`
+        if isinstance(error, SystemExit) and error.code != 1:  # rich exits with 1 on a closed pipe
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more can fail at the end
-        resumable = ("run", "resume", "sweep", "arena", "reproduce", "demo")
-        return 5 if args.run.__module__.rpartition(".")[2] in resumable else 0
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit cannot fail
+        return 5 if args.run.__module__.rpartition(".")[2] in RESUMABLE else 0

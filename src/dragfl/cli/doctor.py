@@ -1,4 +1,4 @@
-"""`dragfl doctor`: is everything in place?"""
+"""`dragfl doctor`: check the installation."""
 
 from __future__ import annotations
 
@@ -9,31 +9,28 @@ import shutil
 import time
 from importlib.metadata import PackageNotFoundError, version
 
+REQUIRED = ("dragfl", "torch", "numpy", "safetensors", "msgspec", "rich")
+OPTIONAL = {"matplotlib": "'dragfl[report]'", "jinja2": "'dragfl[report]'", "pandas": "pandas"}
+
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = commands.add_parser("doctor", help="check the installation", description="Check the installation.")
+    command = commands.add_parser(
+        "doctor",
+        help="check the installation",
+        description="Print the versions of Python and the packages, and run three rounds as a test.",
+    )
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     print(f"python {platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores")
-    for package in (
-        "dragfl",
-        "torch",
-        "numpy",
-        "safetensors",
-        "msgspec",
-        "rich",
-        "matplotlib",
-        "jinja2",
-        "pandas",
-    ):
+    for package in (*REQUIRED, *OPTIONAL):
         try:
             print(f"{package} {version(package)}")
         except PackageNotFoundError:
-            hint = "pip install 'dragfl[report]'" if package in ("matplotlib", "jinja2") else f"pip install {package}"
-            print(f"{package} not installed (optional: {hint})")
-    print(f"free disk here: {shutil.disk_usage('.').free / 1e9:.1f} GB")
+            kind = "optional" if package in OPTIONAL else "required"
+            print(f"{package} not installed ({kind}: pip install {OPTIONAL.get(package, package)})")
+    print(f"free disk space here: {shutil.disk_usage('.').free / 1e9:.1f} GB")
 
     import torch
 
@@ -44,5 +41,5 @@ def run(args: argparse.Namespace) -> int:
     experiment = dragfl.load({"rounds": 3, "algorithm": {"name": "drag"}, "model": {"name": "logistic"}})
     last = list(dragfl.simulate(experiment))[-1]
     print(f"three rounds of DRAG on digits: accuracy {last.accuracy:.3f}, {time.perf_counter() - started:.1f} s")
-    print("all well")
+    print("OK")
     return 0

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first ends the round, checkpoints and says how to resume; the second stops at once."""
+"""Ctrl-C and SIGTERM: the first one ends the round and writes a checkpoint, the second one stops immediately."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from types import FrameType
 
 
 @contextmanager
-def polite_interrupt() -> Iterator[Callable[[], bool]]:
-    """Gives a function that says whether the user has asked to stop."""
+def catch_interrupts() -> Iterator[Callable[[], bool]]:
+    """Yields `should_stop`, which returns whether the user has asked to stop."""
     asked = False
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -19,7 +19,7 @@ def polite_interrupt() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked = True
-        print("\nending the round and writing a checkpoint; Ctrl-C again stops at once", file=sys.stderr)
+        print("\nending the round and writing a checkpoint; Ctrl-C again stops immediately", file=sys.stderr)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

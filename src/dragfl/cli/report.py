@@ -9,12 +9,12 @@ from pathlib import Path
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "report",
-        help="compare runs: a table, figures and one self-contained page",
-        description="Read run directories (or folders that hold some) and write report.html and figures/.",
+        help="compare runs: a table, figures and a self-contained HTML page",
+        description="Print a table of the runs and write report.html and figures/.",
     )
     command.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directories, or folders of them")
-    command.add_argument("--out", type=Path, default=Path("report"), help="where to write (default: report)")
-    command.add_argument("--title", help="the title of the page")
+    command.add_argument("--out", type=Path, default=Path("report"), help="output folder (default: report)")
+    command.add_argument("--title", help="title of the page")
     command.set_defaults(run=run)
 
 
@@ -24,6 +24,5 @@ def run(args: argparse.Namespace) -> int:
     from dragfl import report
 
     Console().print(report.rich_table(report.table(args.runs)))
-    page = report.write(args.runs, args.out, title=args.title)
-    print(f"report: {page}")
+    print(f"report: {report.write(args.runs, args.out, title=args.title)}")
     return 0

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragfl.cli.sweep import add_jobs
+from dragfl.cli.options import add_jobs_option
 
 if TYPE_CHECKING:
     from dragfl.reproduction.figure import Panel
@@ -39,7 +39,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     kept, told = f"{RUNS}, with --quick {QUICK_RUNS}", f"{OUT}, with --quick {QUICK_OUT}"
     command.add_argument("--runs", type=Path, metavar="DIR", help=f"where runs are kept (default: {kept})")
     command.add_argument("--out", type=Path, help=f"where figures and verdicts go (default: {told})")
-    add_jobs(command)
+    add_jobs_option(command)
     command.add_argument("--quiet", action="store_true", help="print nothing but the verdicts and errors")
     command.set_defaults(run=run)
 
@@ -132,26 +132,19 @@ def _list(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespa
 
 
 def _play(asked: list[tuple[Panel, Scale]], laid: list[Laid], folder: Path, args: argparse.Namespace) -> None:
-    from dragfl.cli.interrupt import polite_interrupt
+    from dragfl.cli.interrupt import catch_interrupts
     from dragfl.cli.reproduce_progress import Work
     from dragfl.reproduction.runs import missing, play, waiting
+    from dragfl.runs.sweep import Callbacks
 
     todo = missing(laid)
     jobs = _cores(args, len(todo))
     work = Work(jobs, all_runs=[p for one in laid for p in one.planned], quiet=args.quiet)
     work.plan(todo, waiting(laid))
     work.announce()
-    with polite_interrupt() as should_stop, work:
-        play(
-            asked,
-            folder,
-            on_plan=work.plan,
-            on_begin=work.begin,
-            on_record=work.record,
-            on_end=work.end,
-            should_stop=should_stop,
-            jobs=jobs,
-        )
+    with catch_interrupts() as should_stop, work:
+        callbacks = Callbacks(work.begin, work.record, work.end, should_stop)
+        play(asked, folder, callbacks, on_plan=work.plan, jobs=jobs)
 
 
 def _tell(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from dragfl.reproduction.cost import Rates, duration, rounds_left
 
 if TYPE_CHECKING:
     from dragfl.runs.directory import Run
-    from dragfl.runs.sweep import Planned
+    from dragfl.runs.sweep import PlannedRun
     from dragfl.types import RoundRecord
 
 
@@ -25,11 +25,11 @@ class Work:
     What is left is estimated anew whenever a run ends: its real speed stands for the runs of its kind.
     """
 
-    def __init__(self, jobs: int, *, all_runs: Sequence[Planned], quiet: bool = False) -> None:
+    def __init__(self, jobs: int, *, all_runs: Sequence[PlannedRun], quiet: bool = False) -> None:
         self._jobs, self._quiet, self._live = jobs, quiet, not quiet and sys.stdout.isatty()
         self._rates = Rates(all_runs)
-        self._left: dict[str, Planned] = {}
-        self._later: list[Planned] = []  # stand-ins for runs that are known when others have ended
+        self._left: dict[str, PlannedRun] = {}
+        self._later: list[PlannedRun] = []  # stand-ins for runs that are known when others have ended
         self._rounds: dict[str, float] = {}
         self._total, self._ended = 0, 0
         self._started: dict[str, float] = {}
@@ -43,7 +43,7 @@ class Work:
         )
         self._task = self._bar.add_task("", total=1.0, completed=0, state="")
 
-    def plan(self, todo: Sequence[Planned], later: Sequence[Planned]) -> None:
+    def plan(self, todo: Sequence[PlannedRun], later: Sequence[PlannedRun]) -> None:
         """What is to be run now, and stand-ins for what follows."""
         self._left, self._later = {p.name: p for p in todo}, list(later)
         self._rounds = {p.name: float(rounds_left(p.folder, p.experiment.rounds)) for p in todo}
@@ -75,7 +75,7 @@ class Work:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._bar.stop()
 
-    def begin(self, planned: Planned, done: int) -> None:
+    def begin(self, planned: PlannedRun, done: int) -> None:
         self._started[planned.name] = time.perf_counter()
         self._show()
 

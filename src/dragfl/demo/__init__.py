@@ -1,46 +1,34 @@
-"""The main job in small: client drift, then an attacked federation, on the embedded digits."""
+"""The experiments of `dragfl demo`: client drift, then attacks, on the built-in digits dataset."""
 
 from __future__ import annotations
 
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dragfl.config.spec import Experiment
+from dragfl.config.spec import Experiment, load
 
-DRIFT = ("fedavg", "drag")
-ATTACKED = ("fedavg", "fltrust", "br_drag")
-ATTACKS = ("random_scaling", "sign_flip")
+SPECS = ("drift.toml", "attack.toml")
 
 
-def experiments(rounds: int | None = None) -> list[Experiment]:
+def load_experiments(rounds: int | None = None) -> list[Experiment]:
     """The eight runs of the demo, in order."""
-    shorter = [] if rounds is None else [f"rounds={rounds}"]
-    drift = [_load("drift.toml", f"name=drift-{name}", f"algorithm.name={name}", *shorter) for name in DRIFT]
+    changes = [] if rounds is None else [f"rounds={rounds}"]
+
+    def load_spec(file: str, prefix: str, algorithm: str, *attack: str) -> Experiment:
+        with as_file(files("dragfl.demo").joinpath(file)) as path:
+            return load(path, f"name={prefix}-{algorithm}", f"algorithm.name={algorithm}", *attack, *changes)
+
+    drift = [load_spec("drift.toml", "drift", name) for name in ("fedavg", "drag")]
     attacked = [
-        _load(
-            "attack.toml",
-            f"name={attack}-{name}",
-            f"algorithm.name={name}",
-            f"attack.name={attack}",
-            *shorter,
-        )
-        for attack in ATTACKS
-        for name in ATTACKED
+        load_spec("attack.toml", attack, name, f"attack.name={attack}")
+        for attack in ("random_scaling", "sign_flip")
+        for name in ("fedavg", "fltrust", "br_drag")
     ]
     return drift + attacked
 
 
 def write_specs(folder: Path) -> None:
-    """Put the two experiments beside the results, to be changed and run again."""
+    """Copy the two experiment files into `folder`, to be edited and run."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("drift.toml", "attack.toml"):
+    for name in SPECS:
         (folder / name).write_bytes(files("dragfl.demo").joinpath(name).read_bytes())
-
-
-def _load(name: str, *overrides: str) -> Experiment:
-    from dragfl.config.spec import load
-
-    with as_file(files("dragfl.demo").joinpath(name)) as path:
-        return load(path, *overrides)

@@ -12,7 +12,7 @@ from statistics import median
 
 from dragfl.config.spec import Experiment
 from dragfl.runs.directory import SPEC, Run, load_run
-from dragfl.runs.sweep import Planned
+from dragfl.runs.sweep import PlannedRun
 
 # On one core of an Intel Xeon server: seconds for a thousand samples in a round; and what a round costs besides.
 SECONDS = {"mlp": 0.035, "cnn": 1.5, "logistic": 0.005}
@@ -50,7 +50,7 @@ def guess(experiment: Experiment) -> float:
 class Rates:
     """Seconds a round by kind of run; what was measured goes before what is guessed."""
 
-    def __init__(self, planned: Sequence[Planned]) -> None:
+    def __init__(self, planned: Sequence[PlannedRun]) -> None:
         self._seen: dict[Kind, list[float]] = {}
         for p in planned:
             if (p.folder / SPEC).is_file():
@@ -65,7 +65,7 @@ class Rates:
         seen = self._seen.get(kind(experiment))
         return median(seen) if seen else guess(experiment)
 
-    def left(self, planned: Iterable[Planned]) -> float:
+    def left(self, planned: Iterable[PlannedRun]) -> float:
         """Seconds on one core for what is not done yet, if every run goes to its last round."""
         return sum(rounds_left(p.folder, p.experiment.rounds) * self.per_round(p.experiment) for p in planned)
 

@@ -18,7 +18,7 @@ from dragfl.config.spec import Experiment, resolve
 from dragfl.errors import SpecError
 from dragfl.reproduction.figure import TUNING_SEEDS, Curve, Panel
 from dragfl.runs.directory import SPEC, Run, load_run
-from dragfl.runs.sweep import Planned
+from dragfl.runs.sweep import PlannedRun
 
 NOT_THE_RESULT = ("name", "seed", "rounds", "checkpoint", "state")  # they change no number, or stand in the name
 ORDERS_SUMS = ("device", "block", "trainer")  # of [engine]: the others decide nothing but the time it takes
@@ -45,7 +45,7 @@ class Panelled:
 
     curve: str
     seed: int
-    planned: Planned
+    planned: PlannedRun
     candidate: Any = None
 
 
@@ -61,7 +61,7 @@ class Laid:
     open: list[str]
 
     @property
-    def planned(self) -> list[Planned]:
+    def planned(self) -> list[PlannedRun]:
         return [run.planned for run in [*self.tuning, *self.runs]]
 
 
@@ -94,7 +94,7 @@ def lay_out(panel: Panel, scale: Scale, folder: Path) -> Laid:
 
     def add(to: list[Panelled], curve: Curve, words: Sequence[str], seed: int, candidate: Any = None) -> None:
         made = experiment(panel, scale, [*curve.set, *words], seed)
-        to.append(Panelled(curve.id, seed, Planned(made.name, folder / made.name, made), candidate))
+        to.append(Panelled(curve.id, seed, PlannedRun(made.name, folder / made.name, made), candidate))
 
     for curve in panel.curve:
         words: list[str] = []
@@ -150,7 +150,7 @@ def finished(folder: Path) -> Run | None:
     return found if found is not None and found.finished else None
 
 
-def unique(planned: Sequence[Planned]) -> list[Planned]:
+def unique(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
     """Each run once, in the order in which it first came."""
     return list({p.name: p for p in planned}.values())
 

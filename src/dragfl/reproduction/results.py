@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragfl import atomic as durable
+from dragfl import atomic
 from dragfl.errors import SpecError
 from dragfl.reproduction import claims, summary
 from dragfl.reproduction import figure as panel
@@ -64,7 +64,7 @@ def _is_no_lower(claim: claims.Claim, book: Summaries) -> bool:
 
 
 def write_verdicts(rows: Sequence[Row], out: Path) -> None:
-    durable.write_text(out / VERDICTS, json.dumps([asdict(r) for r in rows], indent=1, ensure_ascii=False) + "\n")
+    atomic.write_text(out / VERDICTS, json.dumps([asdict(r) for r in rows], indent=1, ensure_ascii=False) + "\n")
 
 
 def draw(book: Summaries, names: Sequence[str], out: Path) -> list[Written]:

@@ -9,9 +9,7 @@ from dragfl.errors import Interrupted, SpecError
 from dragfl.reproduction.cost import Rates
 from dragfl.reproduction.figure import Panel
 from dragfl.reproduction.plan import Laid, Scale, finished, lay_out, unique
-from dragfl.runs.sweep import OnBegin, OnEnd, Planned
-from dragfl.runs.sweep import play as play_runs
-from dragfl.types import OnRecord
+from dragfl.runs.sweep import Callbacks, PlannedRun, run_planned
 
 Asked = Sequence[tuple[Panel, Scale]]
 
@@ -20,7 +18,7 @@ def lay_all(asked: Asked, folder: Path) -> list[Laid]:
     return [lay_out(panel, scale, folder) for panel, scale in asked]
 
 
-def missing(laid: Sequence[Laid]) -> list[Planned]:
+def missing(laid: Sequence[Laid]) -> list[PlannedRun]:
     """The runs that have not ended: the cheapest panel first, in it what tunes, then seed by seed."""
     rates = Rates([p for one in laid for p in one.planned])
     order = []
@@ -30,7 +28,7 @@ def missing(laid: Sequence[Laid]) -> list[Planned]:
     return [p for p in unique(order) if finished(p.folder) is None]
 
 
-def waiting(laid: Sequence[Laid]) -> list[Planned]:
+def waiting(laid: Sequence[Laid]) -> list[PlannedRun]:
     """Stand-ins for the runs of curves that are still being tuned, to count them in an estimate."""
     return [
         next(run.planned for run in one.tuning if run.curve == curve)
@@ -43,12 +41,9 @@ def waiting(laid: Sequence[Laid]) -> list[Planned]:
 def play(
     asked: Asked,
     folder: Path,
+    callbacks: Callbacks,
     *,
-    on_begin: OnBegin,
-    on_record: OnRecord | None,
-    on_end: OnEnd,
-    should_stop: Callable[[], bool],
-    on_plan: Callable[[Sequence[Planned], Sequence[Planned]], None] = lambda todo, later: None,
+    on_plan: Callable[[Sequence[PlannedRun], Sequence[PlannedRun]], None] = lambda todo, later: None,
     jobs: int = 1,
 ) -> list[Laid]:
     """Run all of it, or what is left; twice where controls are tuned, since their runs depend on the first ones.
@@ -59,14 +54,7 @@ def play(
     while todo := missing(laid):
         on_plan(todo, waiting(laid))
         try:
-            play_runs(
-                todo,
-                on_begin=on_begin,
-                on_record=on_record,
-                on_end=on_end,
-                should_stop=should_stop,
-                jobs=min(jobs, len(todo)),
-            )
+            run_planned(todo, callbacks, jobs=min(jobs, len(todo)))
         except Interrupted as error:
             raise Interrupted(str(error).replace("sweep", "paper", 1)) from None
         except SpecError as error:

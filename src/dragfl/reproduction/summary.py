@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean, median, pstdev
 from typing import Any
 
-from dragfl import atomic as durable
+from dragfl import atomic
 from dragfl.errors import DamagedRun
 from dragfl.reproduction import figure as panel
 from dragfl.reproduction.plan import Laid, finished
@@ -242,7 +242,7 @@ def write(summary: Summary, path: Path) -> None:
         curve: [_packed(record) for _, record in sorted(records.items())] for curve, records in summary.curves.items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    durable.write_text(path, _lines(table))
+    atomic.write_text(path, _lines(table))
 
 
 def read(path: Path) -> Summary:

@@ -1,16 +1,16 @@
-"""A run directory: what is in it, and how to read it. Needs neither torch nor the engine, so that reports are quick.
+"""The files of a run directory, and a reader for them. Imports neither torch nor the engine, so reports start fast.
 
-| file | what |
+| file | content |
 |---|---|
 | spec.toml | the resolved experiment; `dragfl run` on it repeats the run |
 | run.json | versions, git commit, seed, machine |
-| metrics.jsonl | one line a round; nothing in it depends on the clock |
-| clients.jsonl | one line a round: a column a telemetry value, an entry a sampled client |
-| timing.jsonl | seconds and memory, one line a round |
+| metrics.jsonl | one line a round; no value depends on the clock |
+| clients.jsonl | one line a round: a list for each telemetry value, with an entry for each sampled client |
+| timing.jsonl | one line a round: seconds and memory |
 | checkpoint.json, checkpoint-*.safetensors | the state to resume from |
-| result.json | the summary; it exists exactly when the run has finished |
+| result.json | the summary; it exists if and only if the run has finished |
 | model.safetensors | the final model, by parameter name |
-| clients.slab | what clients keep between rounds, where that is too large for memory |
+| clients.slab | client states that do not fit in memory |
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragfl.errors import DamagedRun, Diverged
+from dragfl.lazy import Tensor
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import Tensor
 
 SPEC, INFO, RESULT = "spec.toml", "run.json", "result.json"
 METRICS, CLIENTS, TIMING = "metrics.jsonl", "clients.jsonl", "timing.jsonl"
@@ -36,7 +36,7 @@ CHECKPOINT, MODEL, LOCK = "checkpoint.json", "model.safetensors", "lock"
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory, read when asked: `dragfl.load_run(path)`."""
+    """A run directory; each file is read on first access. Made by `dragfl.load_run(path)`."""
 
     path: Path
 
@@ -46,26 +46,26 @@ class Run:
         try:
             return tomllib.loads((self.path / SPEC).read_text())
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise _damaged(self.path, SPEC, error) from None
+            raise _damaged(self.path / SPEC, error) from None
 
     @cached_property
     def info(self) -> dict[str, Any]:
         """Versions, git commit, seed, machine."""
-        return _read_json(self.path, INFO)
+        return _read_json(self.path / INFO)
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """One dict a round; `accuracy` and `loss` only where the round was evaluated."""
-        return _read_lines(self.path, METRICS)
+        return _read_lines(self.path / METRICS)
 
     @cached_property
     def clients(self) -> list[dict[str, Any]]:
         """One dict a round of equally long lists: `client`, `attacker`, `dropped`, `norm`, `cosine`, ..."""
-        return _read_lines(self.path, CLIENTS)
+        return _read_lines(self.path / CLIENTS)
 
     @cached_property
     def timing(self) -> list[dict[str, Any]]:
-        return _read_lines(self.path, TIMING)
+        return _read_lines(self.path / TIMING)
 
     @property
     def finished(self) -> bool:
@@ -74,11 +74,16 @@ class Run:
     @cached_property
     def result(self) -> dict[str, Any] | None:
         """The summary of a finished run, else None."""
-        return _read_json(self.path, RESULT) if self.finished else None
+        return _read_json(self.path / RESULT) if self.finished else None
 
     @property
     def name(self) -> str:
         return str(self.spec.get("name", self.path.name))
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the run ended because the model diverged."""
+        return self.result is not None and self.result.get("stopped_by") == "diverged"
 
     @property
     def accuracy(self) -> list[tuple[int, float]]:
@@ -94,7 +99,7 @@ class Run:
         from safetensors.torch import load_file
 
         if not (self.path / MODEL).is_file():
-            if self.result is not None and self.result.get("stopped_by") == "diverged":
+            if self.result is not None and self.diverged:
                 raise Diverged(f"{self.path}: there is no final model, the run {self.result['message']}")
             raise DamagedRun(f"{self.path}: no {MODEL}; the run has not finished: dragfl resume {self.path}")
         return load_file(self.path / MODEL)
@@ -109,37 +114,38 @@ class Run:
 
 
 def load_run(path: str | Path) -> Run:
-    """Open a run directory; an error with exit code 6 if it is not one."""
-    path = Path(path)
-    if not (path / SPEC).is_file():
-        raise DamagedRun(f"{path}: not a run directory (no {SPEC} in it); give a folder that `dragfl run` made")
-    return Run(path)
+    """Open a run directory; `DamagedRun` if it is not one."""
+    run = find_run(Path(path))
+    if run is None:
+        raise DamagedRun(f"{path}: not a run directory (no {SPEC} in it); give a folder written by `dragfl run`")
+    return run
 
 
-def _damaged(path: Path, name: str, error: Exception) -> DamagedRun:
-    return DamagedRun(f"{path / name}: cannot be read ({error}); the run is damaged: restore the file or run again")
+def find_run(path: Path) -> Run | None:
+    """The run in this folder, or None if there is none yet."""
+    return Run(path) if (path / SPEC).is_file() else None
 
 
-def _read_json(path: Path, name: str) -> dict[str, Any]:
+def _damaged(path: Path, error: Exception) -> DamagedRun:
+    return DamagedRun(f"{path}: cannot be read ({error}); the run is damaged: restore the file or run again")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads((path / name).read_text())
+        value = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise _damaged(path, name, error) from None
+        raise _damaged(path, error) from None
     if not isinstance(value, dict):
-        raise _damaged(path, name, ValueError(f"a table was expected, found {type(value).__name__}"))
+        raise _damaged(path, ValueError(f"expected a table, got {type(value).__name__}"))
     return value
 
 
-def _read_lines(path: Path, name: str) -> list[dict[str, Any]]:
-    """Every whole line; a torn last line (the run was killed, or is being written) is left out."""
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    """Every complete line. An incomplete last line (the run was killed, or is still writing) is left out."""
     try:
-        text = (path / name).read_text()
+        text = path.read_text()
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
     except FileNotFoundError:
         return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise _damaged(path, name, error) from None
-    whole = text[: text.rfind("\n") + 1].splitlines()
-    try:
-        return [json.loads(line) for line in whole]
-    except ValueError as error:
-        raise _damaged(path, name, error) from None
+    except (OSError, ValueError) as error:  # UnicodeDecodeError is a ValueError
+        raise _damaged(path, error) from None

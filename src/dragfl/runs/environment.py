@@ -1,4 +1,4 @@
-"""What a result depends on beside its spec: versions, git commit, machine."""
+"""The software and hardware a run depends on: versions, git commit, machine."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from dragfl.types import FederationInfo
 
-
-def describe_machine(seed: int, info: FederationInfo) -> dict[str, Any]:
+def describe_environment(seed: int, parameters: int) -> dict[str, Any]:
+    """The content of run.json."""
     return {
-        "dragfl": version("dragfl"),
-        "torch": version("torch"),
-        "numpy": version("numpy"),
+        **{package: version(package) for package in ("dragfl", "torch", "numpy")},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "git": _git_commit(),
         "seed": seed,
-        "parameters": info.dim,
+        "parameters": parameters,
     }
 
 
@@ -36,14 +33,9 @@ def _cpu() -> str:
 
 
 def _git_commit() -> str | None:
-    """The commit of the folder the run was started in, with a mark if files were changed."""
+    """The commit of the current folder, with `-dirty` if files were changed."""
+    describe = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-        )
+        return subprocess.run(describe, capture_output=True, text=True, timeout=5).stdout.strip() or None
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return found.stdout.strip() or None

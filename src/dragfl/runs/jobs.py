@@ -181,13 +181,13 @@ def _one(task: Mapping[str, Any], say: Callable[[Event], None], should_stop: Cal
     from dataclasses import asdict
 
     from dragfl.config.spec import load
-    from dragfl.runs.loop import begin_or_resume
+    from dragfl.runs.loop import run_or_resume
 
     def on_record(record: RoundRecord) -> None:
         say({"record": asdict(record)})
 
     try:
-        begin_or_resume(load(task["tables"]), Path(task["folder"]), on_record=on_record, should_stop=should_stop)
+        run_or_resume(load(task["tables"]), Path(task["folder"]), on_record=on_record, should_stop=should_stop)
     except DragflError as error:
         return {"error": {"kind": type(error).__name__, "message": str(error)}}
     return {"done": task["folder"]}

@@ -1,4 +1,4 @@
-"""One process at a time in a run directory. The lock dies with its holder, so a killed run leaves none behind."""
+"""A lock that lets one process at a time write to a run directory. It ends with its process, even a killed one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dragfl.runs.directory import LOCK
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the run directory, or say who does."""
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run directory; `SpecError` names the process that holds it already."""
     with (folder / LOCK).open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -33,7 +33,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _holder(folder: Path) -> str:
     try:
-        who = json.loads((folder / LOCK).read_text())
-        return f"process {who['pid']} on {who['host']}"
+        holder = json.loads((folder / LOCK).read_text())
+        return f"process {holder['pid']} on {holder['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

@@ -1,4 +1,4 @@
-"""A federation as something to loop over: `for record in dragfl.simulate(experiment): ...`."""
+"""Simulate a federation in memory, round by round: `for record in dragfl.simulate(experiment): ...`."""
 
 from __future__ import annotations
 
@@ -8,33 +8,31 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragfl.build import Federation, prepare
 from dragfl.config.spec import Experiment, as_experiment
 from dragfl.engine.round import FederationState, play
 from dragfl.engine.threads import one_thread, own_generator
+from dragfl.lazy import Tensor
 from dragfl.types import EvaluatesIterate, RoundRecord
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class Simulation:
-    """The rounds of an experiment, one at a time. Stop whenever you like; the state stays where it is.
+    """The rounds of an experiment as an iterator. The loop may stop after any round and continue later.
 
-    Client states too large for memory live in a file: in `folder`, or without one in a nameless temporary file.
-    Worker processes, where there are some, are let go after the last round, by `close` or at the end of a `with`, or
-    when nobody holds the simulation any more; whatever is asked for later starts them again.
+    Client states that do not fit in memory are kept in a file in `folder`, by default an anonymous temporary file.
+    Worker processes end after the last round, on `close`, at the end of a `with` block, or when the simulation is
+    garbage-collected. A later call starts them again.
     """
 
     def __init__(self, experiment: Experiment, folder: Path | None = None) -> None:
         self.federation: Federation = prepare(experiment, folder)
         self.state: FederationState = self.federation.start()
-        self.at_target = False  # the accuracy to stop at was reached
+        self.at_target = False  # whether the run stops early because it reached the target accuracy
 
     def close(self) -> None:
-        """Let the worker processes go."""
+        """End the worker processes."""
         self.federation.executor.close()
 
     def __enter__(self) -> Simulation:
@@ -56,14 +54,14 @@ class Simulation:
         return self.at_target or self.state.t >= self.experiment.rounds
 
     def step(self) -> RoundRecord:
-        """Play one round; evaluate where the experiment says so."""
+        """Run one round, and evaluate the model if an evaluation is due."""
         started = time.perf_counter()
         with one_thread(), own_generator():
             self.state, record = play(self.federation, self.state)
             trained = time.perf_counter()
             if record.round % self.experiment.evaluation.every == 0 or self.done:
-                found = {name: _number(value) for name, value in self.evaluate().items()}
-                record = replace(record, metrics={**record.metrics, **found})
+                measured = {name: _json_number(value) for name, value in self.evaluate().items()}
+                record = replace(record, metrics={**record.metrics, **measured})
                 target = self.experiment.target_accuracy if self.experiment.stop_at_target else None
                 self.at_target = target is not None and (record.accuracy or 0.0) >= target
         if self.done:
@@ -77,14 +75,14 @@ class Simulation:
         return replace(record, timing=timing)
 
     def evaluate(self) -> dict[str, float]:
-        """Accuracy, loss and the like of the current model on the test data."""
+        """Test metrics of the current model, such as accuracy and loss."""
         fed, w, buffers = self.federation, self.reported, self.state.buffers
         with one_thread():
             return fed.worker.evaluate(w, fed.executor.scores(w, buffers), buffers)
 
     @property
     def reported(self) -> Tensor:
-        """The flat model to report: the current one, unless the algorithm names another iterate."""
+        """The flat model to report: the current one, unless the server step reports another iterate."""
         server, state = self.federation.algorithm.server, self.state
         return server.evaluated(state.server, state.w) if isinstance(server, EvaluatesIterate) else state.w
 
@@ -94,7 +92,7 @@ class Simulation:
 
 
 def simulate(experiment: Experiment | str | Path | Mapping[str, Any]) -> Simulation:
-    """Run an experiment, or the tables or TOML file of one, in memory, round by round.
+    """Simulate an experiment (or its tables, or its TOML file) in memory, round by round.
 
     >>> import dragfl
     >>> experiment = dragfl.load({"rounds": 2, "model": {"name": "logistic"}})
@@ -107,5 +105,6 @@ def simulate(experiment: Experiment | str | Path | Mapping[str, Any]) -> Simulat
 _MAXRSS_PER_MB = 1024.0 if sys.platform != "darwin" else 1024.0**2  # kilobytes on Linux, bytes on macOS
 
 
-def _number(value: float) -> float | str:
+def _json_number(value: float) -> float | str:
+    """The value, or its name where it is not finite: JSON has no such numbers."""
     return value if abs(value) < float("inf") else str(value)

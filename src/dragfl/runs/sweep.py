@@ -1,9 +1,9 @@
-"""A grid of experiments: every combination of the values given for some keys, each a run directory of its own.
+"""Run a grid of experiments: every combination of the values given for some keys, each in its own run directory.
 
     dragfl.sweep("drift.toml", {"algorithm.name": ["fedavg", "drag"], "seed": [0, 1, 2]}, out="sweeps/drift")
 
-The same call goes on where an interrupted one stopped: what is finished is kept, what is begun is resumed. A run's
-folder is named by its values alone, so a later call may add values to a key.
+The same call continues an interrupted sweep: finished runs are kept, unfinished ones are resumed. The folder of a run
+is named by its own values alone, so a later call may add values to a key.
 """
 
 from __future__ import annotations
@@ -22,160 +22,136 @@ import tomli_w
 from dragfl.config.overrides import parse_override, replace_values
 from dragfl.config.spec import Experiment, read, resolve
 from dragfl.errors import Interrupted, SpecError
-from dragfl.runs.directory import SPEC, Run, load_run
-from dragfl.types import OnRecord, RoundRecord
+from dragfl.runs.directory import Run, find_run, load_run
+from dragfl.types import OnRecord
 
 Grid = Mapping[str, Sequence[Any]]
 LONGEST_NAME = 120  # of a folder; file systems allow 255 bytes
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One run of a sweep."""
+class PlannedRun:
+    """A checked experiment and the run directory it belongs to."""
 
     name: str
     folder: Path
     experiment: Experiment
 
 
-OnBegin = Callable[[Planned, int], None]  # the run that comes, and how many of its rounds are done
-OnEnd = Callable[[Run, bool], None]  # the run as it ended, and whether that was in an earlier call
+@dataclass(frozen=True)
+class Callbacks:
+    """Functions that are called while many runs are in progress."""
+
+    on_begin: Callable[[PlannedRun, int], None] = lambda planned, rounds_done: None
+    on_record: OnRecord = lambda record: None
+    on_end: Callable[[Run, bool], None] = lambda run, already_done: None
+    should_stop: Callable[[], bool] = lambda: False
+
+
+NO_CALLBACKS = Callbacks()
 
 
 def sweep(
     source: str | Path | Mapping[str, Any],
     grid: Grid,
     out: str | Path,
+    callbacks: Callbacks = NO_CALLBACKS,
     *,
-    on_begin: OnBegin = lambda planned, done: None,
-    on_record: OnRecord | None = None,
-    on_end: OnEnd = lambda run, already: None,
-    should_stop: Callable[[], bool] = lambda: False,
     jobs: int = 1,
 ) -> list[Run]:
-    """Run the grid, or what is left of it, `jobs` runs side by side; a run that diverges is a result like any other."""
-    planned = plan(source, grid, out)
-    return play(planned, on_begin=on_begin, on_record=on_record, on_end=on_end, should_stop=should_stop, jobs=jobs)
+    """Run the grid, or the rest of it, with `jobs` runs in parallel. A diverged run is a result like any other."""
+    return run_planned(plan_sweep(source, grid, out), callbacks, jobs=jobs)
 
 
-def plan(source: str | Path | Mapping[str, Any], grid: Grid, out: str | Path) -> list[Planned]:
+def plan_sweep(source: str | Path | Mapping[str, Any], grid: Grid, out: str | Path) -> list[PlannedRun]:
     """Every run of the grid, checked before the first one starts."""
     tables, folder = read(source), Path(out)
     for key, values in grid.items():
         if not values:
             raise SpecError(f"sweep: no values for '{key}'; give at least one")
-    planned = []
+    planned: dict[str, PlannedRun] = {}
     for combination in itertools.product(*grid.values()):
         chosen = dict(zip(grid, combination, strict=True))
         name = run_name(chosen) or str(tables.get("name", "run"))
+        if name in planned:
+            raise SpecError(f"sweep: two runs have the name '{name}'; give each value once")
         paths = [(key.split("."), value) for key, value in chosen.items()]
         try:
             experiment = resolve(replace_values({**tables, "name": name}, paths))
         except SpecError as error:
             raise SpecError(f"sweep, run '{name}': {error}") from None
-        planned.append(Planned(name, folder / name, experiment))
-    names = [p.name for p in planned]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise SpecError(f"sweep: two runs would be called '{twice}'; give each value once")
-    return planned
+        planned[name] = PlannedRun(name, folder / name, experiment)
+    return list(planned.values())
 
 
-def play(
-    planned: list[Planned],
-    *,
-    on_begin: OnBegin,
-    on_record: OnRecord | None,
-    on_end: OnEnd,
-    should_stop: Callable[[], bool],
-    jobs: int = 1,
-) -> list[Run]:
-    """Run or resume each, in turn or side by side; `Interrupted` says how far it came."""
-    from dragfl.runs.loop import begin_or_resume
+def run_planned(planned: Sequence[PlannedRun], callbacks: Callbacks = NO_CALLBACKS, *, jobs: int = 1) -> list[Run]:
+    """Run or resume each, one after another or in `jobs` processes."""
+    from dragfl.runs.loop import check_same_experiment
 
-    _check_begun(planned)
-    if jobs > 1:
-        return _side_by_side(planned, jobs, on_begin, on_record, on_end, should_stop)
-    runs = []
-    for i, p in enumerate(planned):
-        before = load_run(p.folder) if (p.folder / SPEC).exists() else None
-        already = before is not None and before.finished
-        on_begin(p, len(before.metrics) if before else 0)
-        try:
-            runs.append(begin_or_resume(p.experiment, p.folder, on_record=on_record, should_stop=should_stop))
-        except Interrupted:
-            raise _interrupted(i, planned) from None
-        on_end(runs[-1], already)
-        if i + 1 < len(planned) and should_stop():
-            raise _interrupted(i + 1, planned)
-    return runs
-
-
-def _side_by_side(
-    planned: list[Planned],
-    jobs: int,
-    on_begin: OnBegin,
-    on_record: OnRecord | None,
-    on_end: OnEnd,
-    should_stop: Callable[[], bool],
-) -> list[Run]:
-    """What has not ended yet in `jobs` child processes, each with one run at a time and one thread."""
-    from dragfl.engine.backends.select import unnamed
-    from dragfl.runs.jobs import Crew
-
-    left = []
+    existing = {p.name: run for p in planned if (run := find_run(p.folder)) is not None}
     for p in planned:
-        if (p.folder / SPEC).exists() and load_run(p.folder).finished:
-            on_begin(p, p.experiment.rounds)
-            on_end(load_run(p.folder), True)
+        if p.name in existing:
+            check_same_experiment(p.experiment, existing[p.name])
+    unfinished = []
+    for p in planned:
+        if p.name in existing and existing[p.name].finished:
+            callbacks.on_begin(p, len(existing[p.name].metrics))
+            callbacks.on_end(existing[p.name], True)
         else:
-            left.append(p)
-
-    def begin(job: int) -> None:
-        begun = (left[job].folder / SPEC).exists()
-        on_begin(left[job], len(load_run(left[job].folder).metrics) if begun else 0)
-
-    def record(job: int, seen: RoundRecord) -> None:
-        if on_record is not None:
-            on_record(seen)
-
-    for p in left:
-        if why := unnamed(p.experiment):
-            raise SpecError(f"sweep, run '{p.name}': side by side runs are loaded by name: {why}, and jobs = 1")
-    if left:
-        crew = Crew(jobs, [(p.folder, _alone(p.experiment)) for p in left])
-        try:
-            crew.run(begin, record, lambda job: on_end(load_run(left[job].folder), False), should_stop)
-        except Interrupted as error:
-            ended = sum(load_run(p.folder).finished for p in planned if (p.folder / SPEC).exists())
-            raise _interrupted(ended, planned) from error
+            unfinished.append(p)
+    try:
+        if jobs > 1 and unfinished:
+            _run_in_processes(unfinished, callbacks, jobs)
+        else:
+            _run_in_turn(unfinished, callbacks)
+    except Interrupted as error:
+        finished = sum(run.finished for p in planned if (run := find_run(p.folder)) is not None)
+        raise Interrupted(
+            f"sweep stopped with {finished} of {len(planned)} runs finished; continue with the same command"
+        ) from error
     return [load_run(p.folder) for p in planned]
 
 
-def _alone(experiment: Experiment) -> dict[str, Any]:
-    """The tables of a run that shares the machine with others: one process for itself."""
-    alone = dataclasses.replace(experiment.engine, workers=1, executor="local")
-    return dataclasses.replace(experiment, engine=alone).tables()
-
-
-def _interrupted(finished: int, planned: list[Planned]) -> Interrupted:
-    return Interrupted(f"sweep stopped with {finished} of {len(planned)} runs finished; go on with the same command")
-
-
-def _check_begun(planned: list[Planned]) -> None:
-    """What an earlier call left must be of the same experiments: a finished run is never run again."""
-    from dragfl.runs.loop import same_spec
+def _run_in_turn(planned: Sequence[PlannedRun], callbacks: Callbacks) -> None:
+    from dragfl.runs.loop import run_or_resume
 
     for p in planned:
-        if (p.folder / SPEC).exists() and not same_spec(p.experiment, load_run(p.folder)):
-            raise SpecError(
-                f"{p.folder}: holds a run of another experiment (has the file changed since?); "
-                "choose another --out, or delete it"
-            )
+        if p is not planned[0] and callbacks.should_stop():
+            raise Interrupted("stopped between two runs")
+        callbacks.on_begin(p, _rounds_done(p))
+        run = run_or_resume(p.experiment, p.folder, on_record=callbacks.on_record, should_stop=callbacks.should_stop)
+        callbacks.on_end(run, False)
+
+
+def _run_in_processes(planned: Sequence[PlannedRun], callbacks: Callbacks, jobs: int) -> None:
+    """Each process has one run at a time, and one thread."""
+    from dragfl.engine.backends.select import unnamed
+    from dragfl.runs.jobs import Crew
+
+    for p in planned:
+        if reason := unnamed(p.experiment):
+            raise SpecError(f"sweep, run '{p.name}': runs in parallel are loaded by name: {reason}, and jobs = 1")
+    Crew(jobs, [(p.folder, _single_process(p.experiment)) for p in planned]).run(
+        lambda job: callbacks.on_begin(planned[job], _rounds_done(planned[job])),
+        lambda job, record: callbacks.on_record(record),
+        lambda job: callbacks.on_end(load_run(planned[job].folder), False),
+        callbacks.should_stop,
+    )
+
+
+def _rounds_done(planned: PlannedRun) -> int:
+    run = find_run(planned.folder)
+    return len(run.metrics) if run is not None else 0
+
+
+def _single_process(experiment: Experiment) -> dict[str, Any]:
+    """The tables of a run that has one process."""
+    engine = dataclasses.replace(experiment.engine, workers=1, executor="local")
+    return dataclasses.replace(experiment, engine=engine).tables()
 
 
 def parse_grid(words: Sequence[str]) -> dict[str, list[Any]]:
-    """`key=a,b,c` words as a grid; commas inside brackets and quotes belong to a value."""
+    """A grid from words `key=a,b,c`."""
     grid: dict[str, list[Any]] = {}
     for word in words:
         key, equals, values = word.partition("=")
@@ -184,8 +160,13 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[Any]]:
             raise SpecError(f"sweep: {word!r}; write key=value,value,... for example seed=0,1,2")
         if key in grid:
             raise SpecError(f"sweep: '{key}' is given twice; put all its values in one word")
-        grid[key] = [parse_override(f"{key}={value}")[1] for value in split_commas(values)]
+        grid[key] = parse_values(key, values)
     return grid
+
+
+def parse_values(key: str, text: str) -> list[Any]:
+    """The values of `a,b,c`, each a TOML literal or a bare word."""
+    return [parse_override(f"{key}={value}")[1] for value in split_commas(text)]
 
 
 def split_commas(text: str) -> list[str]:
@@ -206,24 +187,22 @@ def split_commas(text: str) -> list[str]:
     return [piece.strip() for piece in [*pieces, text[start:]]]
 
 
-def run_name(chosen: Mapping[str, Any]) -> str:
-    """A folder name that says what this run is: `drag-seed0`, `c0.25-lr0.1`."""
-    name = "-".join(_word(key, value) for key, value in chosen.items())
+def run_name(values: Mapping[str, Any]) -> str:
+    """A folder name made of the values of a run: `drag-seed0`, `c0.25-lr0.1`."""
+    name = "-".join(_name_part(key, value) for key, value in values.items())
     if len(name) <= LONGEST_NAME:
         return name
     return f"{name[: LONGEST_NAME - 17]}-{blake2b(name.encode(), digest_size=8).hexdigest()}"
 
 
-def _word(key: str, value: Any) -> str:
-    last = key.rsplit(".", 1)[-1]
-    text = _text(value)
-    return re.sub(r"[^A-Za-z0-9._+-]+", "_", text if last in ("name", "kind") else f"{last}{text}").strip("_")
-
-
-def _text(value: Any) -> str:
-    """A value in a few letters: a table by its words, an object by its name."""
+def _name_part(key: str, value: Any) -> str:
     if isinstance(value, Mapping):
-        return "_".join(_word(key, inner) for key, inner in value.items())
-    if isinstance(value, str | int | float | list | tuple):
-        return value if isinstance(value, str) else tomli_w.dumps({"v": value}).removeprefix("v = ").strip()
-    return str(getattr(value, "name", type(value).__name__))
+        text = "_".join(_name_part(inner, entry) for inner, entry in value.items())
+    elif isinstance(value, str):
+        text = value
+    elif isinstance(value, int | float | list | tuple):
+        text = tomli_w.dumps({"v": value}).removeprefix("v = ").strip()
+    else:
+        text = str(getattr(value, "name", type(value).__name__))
+    last = key.rsplit(".", 1)[-1]
+    return re.sub(r"[^A-Za-z0-9._+-]+", "_", text if last in ("name", "kind") else f"{last}{text}").strip("_")

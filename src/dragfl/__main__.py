@@ -1,4 +1,4 @@
-"""`python -m dragfl.cli`."""
+"""`python -m dragfl`."""
 
 import sys
 

@@ -1,0 +1,37 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from dragfl.errors import SpecError
+
+
+def add_output_options(command: argparse.ArgumentParser) -> None:
+    add_quiet_option(command)
+    command.add_argument("--json", action="store_true", help="print one JSON object a round, then the result")
+
+
+def add_quiet_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--quiet", action="store_true", help="print errors only")
+
+
+def add_jobs_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--jobs", type=int, metavar="N", help="runs in parallel (default: one a core if there are many runs, else 1)"
+    )
+
+
+def cores() -> int:
+    """The number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def number_of_jobs(args: argparse.Namespace, runs: int) -> int:
+    """The number of runs in parallel: `--jobs`, or one a core if there are at least four runs a core, else 1."""
+    if args.jobs is None:
+        return cores() if runs >= 4 * cores() else 1
+    if args.jobs < 1:
+        raise SpecError(f"--jobs: {args.jobs}; give at least 1")
+    return int(args.jobs)

@@ -1,0 +1,49 @@
+"""The last lines of a command: the result of a run, the path of a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from dragfl.errors import SpecError
+from dragfl.runs.directory import Run
+
+
+def print_result(run: Run, *, already_done: bool, quiet: bool, as_json: bool) -> int:
+    """Print how a finished run ended; returns the exit code (4 if it diverged)."""
+    if as_json:
+        print(json.dumps({"path": str(run.path), "already_done": already_done, **(run.result or {})}))
+    elif not quiet:
+        if already_done:
+            print("already finished, nothing to run")
+        print(describe_result(run))
+        print(f"run directory: {run.path}")
+    return 4 if run.diverged else 0
+
+
+def describe_result(run: Run) -> str:
+    """One line: rounds, accuracy and, if there is one, the target."""
+    result = run.result or {}
+    if run.diverged:
+        return str(result["message"])
+    parts = [f"{result['rounds']} rounds"]
+    if result.get("accuracy") is not None:
+        parts.append(f"accuracy {result['accuracy']:.4f} (best {result['best_accuracy']:.4f})")
+    target, reached = result.get("target_accuracy"), result.get("rounds_to_target")
+    if target is not None:
+        when = f"first reached in round {reached}" if reached else f"not reached (> {result['rounds']} rounds)"
+        parts.append(f"target {target:g} {when}")
+    return ", ".join(parts)
+
+
+def print_report(write_report: Callable[[], Path], *, quiet: bool = False) -> int:
+    """Write a report and print its path; without a plotting library, print how to install one."""
+    try:
+        page = write_report()
+    except SpecError as error:
+        print(f"no figures: {error}")
+        return 0
+    if not quiet:
+        print(f"report: {page}")
+    return 0

@@ -1,0 +1,265 @@
+"""Plan an attack matrix: the experiment of every defence against every attack, checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dragfl.aggregates import AGGREGATES
+from dragfl.algorithms import PRESETS
+from dragfl.attacks import ATTACKS
+from dragfl.config.overrides import ATTACKER_KEYS, NO_ATTACK, replace_values
+from dragfl.config.spec import Experiment, read, resolve
+from dragfl.errors import SpecError, nearest
+from dragfl.runs.sweep import PlannedRun, run_name
+from dragfl.types import FederationInfo
+
+RUNS = "runs"  # the folder of the runs, inside the arena's folder
+DEFAULT_FRACTION = 0.2  # of the clients attack, if neither the caller nor the experiment sets a number
+MANY_CLIENTS = 1000  # enough for every rule
+
+# The default matrix: one defence of each family, and the attacks designed against them.
+DEFENCES = (
+    "fedavg",
+    "median",
+    "krum",
+    "multi_krum",
+    "geometric_median",
+    "centered_clipping",
+    "dnc",
+    "nnm+trimmed_mean",
+    "fltrust",
+    "br_drag",
+)
+DEFAULT_ATTACKS = ("random_scaling", "sign_flip", "gaussian", "label_flip", "alie", "ipm", "min_max", "fang_trim")
+
+Tables = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One defence, attack and seed; `planned` is None if the defence cannot be configured for this attack."""
+
+    defence: str
+    attack: str  # "none" for the no-attack baseline
+    partition: str
+    attackers: str | None  # such as "6 of 20 clients attack"; None for the baseline
+    seed: int
+    planned: PlannedRun | None
+    reason: str = ""  # why there is no run
+
+
+@dataclass(frozen=True)
+class Arena:
+    """A planned attack matrix: every cell is checked, nothing has run."""
+
+    folder: Path
+    name: str  # of the experiment
+    note: str  # for the reader of the report
+    defences: list[str]
+    attacks: list[str]
+    partitions: list[str]
+    attackers: list[str]
+    seeds: list[int]
+    trusted: list[str]  # the defences that use trusted root data
+    cells: list[Cell]
+
+    @property
+    def planned(self) -> list[PlannedRun]:
+        return [cell.planned for cell in self.cells if cell.planned is not None]
+
+    def manifest(self) -> Tables:
+        """The content of arena.json: the sides of the matrix, and the run of each cell."""
+        cells = [
+            {
+                **{name: getattr(c, name) for name in ("defence", "attack", "partition", "attackers", "seed")},
+                **({"run": f"{RUNS}/{c.planned.name}"} if c.planned else {"reason": c.reason}),
+            }
+            for c in self.cells
+        ]
+        names = ("name", "note", "defences", "attacks", "partitions", "attackers", "seeds", "trusted")
+        return {**{name: getattr(self, name) for name in names}, "cells": cells}
+
+
+def default_defences(tables: Tables) -> list[str]:
+    """The default defences; those that need trusted root data only if the experiment has some."""
+    probe = {"root": {}, **tables}
+    return [d for d in DEFENCES if "root" in tables or not uses_root(d, with_defence(probe, d))]
+
+
+def plan_arena(
+    source: str | Path | Mapping[str, Any],
+    defences: Sequence[str],
+    attacks: Sequence[str],
+    *,
+    partitions: Sequence[Any] | None = None,
+    fractions: Sequence[float] | None = None,
+    seeds: Sequence[int] = (0,),
+    out: str | Path,
+    note: str = "",
+) -> Arena:
+    """Every cell of the matrix. A mistake in any name or setting is a `SpecError` here."""
+    tables = read(source)
+    defences, attacks = list(dict.fromkeys(defences)), [a for a in dict.fromkeys(attacks) if a != NO_ATTACK]
+    seeds = list(dict.fromkeys(seeds))
+    _check_sides(defences, attacks, seeds)
+    by_defence = {defence: with_defence(tables, defence) for defence in defences}
+    if partitions is None:
+        partitions = [tables.get("data", {}).get("partition", "iid")]
+    for partition in partitions:
+        plain = {**tables, "algorithm": {"name": "fedavg"}, "attack": {"name": NO_ATTACK}}
+        _resolve(f"partition '{_partition_label(partition)}'", _with_partition(plain, partition))
+    trusted = [defence for defence in defences if uses_root(defence, by_defence[defence])]
+    attackers = _attacker_settings(tables, attacks, fractions)
+    cells = [
+        cell
+        for seed in seeds
+        for partition in partitions
+        for defence in defences
+        for cell in _plan_row(
+            defence,
+            _with_partition({**by_defence[defence], "seed": seed}, partition),
+            attacks,
+            attackers,
+            Path(out) / RUNS,
+        )
+    ]
+    labels = [_partition_label(partition) for partition in partitions]
+    name = str(tables.get("name", "run"))
+    return Arena(Path(out), name, note, defences, attacks, labels, list(attackers), seeds, trusted, cells)
+
+
+def _check_sides(defences: Sequence[str], attacks: Sequence[str], seeds: Sequence[Any]) -> None:
+    """Check names and seeds; the names in a chain are checked when the chain is built."""
+    for side, values in (("defences", defences), ("attacks", attacks), ("seeds", seeds)):
+        if not values:
+            raise SpecError(f"arena: no {side}; give at least one")
+    for seed in seeds:
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise SpecError(f"arena: seed {seed!r}; give whole numbers of at least 0")
+    rules = {**PRESETS, **AGGREGATES}
+    for defence in defences:
+        if defence not in rules and ":" not in defence and "+" not in defence:
+            raise SpecError(f"arena, defence '{defence}': unknown rule{nearest(defence, rules)}")
+    for attack in attacks:
+        if attack not in ATTACKS and ":" not in attack:
+            raise SpecError(f"arena, attack '{attack}': unknown attack{nearest(attack, ATTACKS)}")
+
+
+def _plan_row(
+    defence: str, base: Tables, attacks: Sequence[str], attackers: Mapping[str, Tables], folder: Path
+) -> list[Cell]:
+    """The cells of one defence: the no-attack baseline, then every attack with every number of attackers.
+
+    The baseline is configured for the largest number of attackers that the defence can be configured for.
+    """
+    seed, partition = base["seed"], base["data"]["partition"]
+    split = {f"data.partition.{key}": value for key, value in _partition_values(partition).items()}
+
+    def cell(attack: str, label: str | None, settings: Tables, experiment: Experiment | None, reason: str) -> Cell:
+        values = {"algorithm.name": defence, "attack.name": attack, **settings, **split, "seed": seed}
+        name = run_name(values)
+        planned = PlannedRun(name, folder / name, replace(experiment, name=name)) if experiment else None
+        return Cell(defence, attack, _partition_label(partition), label, seed, planned, reason)
+
+    cells: list[Cell] = []
+    configured: Experiment | None = None
+    for label, settings in sorted(attackers.items(), key=lambda item: _attacker_count(item[1])):
+        for attack in attacks:
+            experiment, reason = _try_resolve(with_attack(base, settings, attack))
+            cells.append(cell(attack, label, settings, experiment, reason))
+            configured = experiment or configured
+    baseline, reason = _try_resolve({**base, "attack": {"name": NO_ATTACK}})
+    f = None
+    if baseline is not None:
+        baseline = replace(baseline, algorithm=(configured or baseline).algorithm)
+        f = getattr(baseline.algorithm.aggregate, "f", None)
+    return [cell(NO_ATTACK, None, {"f": f} if f else {}, baseline, reason), *cells]
+
+
+def _try_resolve(tables: Tables) -> tuple[Experiment | None, str]:
+    """The experiment, or None and the reason. Defence, attack and partition were checked separately before."""
+    try:
+        return resolve(tables), ""
+    except SpecError as error:
+        return None, str(error)
+
+
+def _resolve(where: str, tables: Tables) -> Experiment:
+    """The experiment; an error names its place in the arena."""
+    try:
+        return resolve(tables)
+    except SpecError as error:
+        raise SpecError(f"arena, {where}: {error}") from None
+
+
+def with_defence(tables: Tables, defence: str) -> Tables:
+    """The tables with this defence: a preset, an aggregate alone, or a chain such as `nnm+trimmed_mean`."""
+    if "+" in defence:
+        return {**tables, "algorithm": {"aggregate": {"name": "chain", "chain": defence.split("+")}}}
+    if defence in AGGREGATES and defence not in PRESETS:
+        return {**tables, "algorithm": {"aggregate": defence}}
+    return replace_values(tables, [(["algorithm", "name"], defence)])
+
+
+def with_attack(tables: Tables, attackers: Tables, attack: str) -> Tables:
+    """The tables with this attack, its `[attacks.NAME]` settings and this number of attackers."""
+    return replace_values({**tables, "attack": attackers}, [(["attack", "name"], attack)])
+
+
+def uses_root(defence: str, tables: Tables) -> bool:
+    """Whether the defence uses trusted root data. The number of clients is not checked here."""
+    clients = {**tables.get("clients", {}), "total": MANY_CLIENTS, "per_round": MANY_CLIENTS}
+    probe = {**tables, "clients": clients, "attack": {"name": NO_ATTACK}}
+    rule = _resolve(f"defence '{defence}'", probe).algorithm.aggregate
+    return "root" in rule.needs(rule.init(FederationInfo(1, MANY_CLIENTS, MANY_CLIENTS, (0, 1))))
+
+
+def _with_partition(tables: Tables, partition: Any) -> Tables:
+    return {**tables, "data": {**tables.get("data", {}), "partition": partition}}
+
+
+def _partition_values(partition: Any) -> Tables:
+    """The keys of a partition given by name, as a table or (from Python) as an object."""
+    if isinstance(partition, Mapping):
+        return dict(partition)
+    return {"kind": partition if isinstance(partition, str) else type(partition).__name__}
+
+
+def _partition_label(partition: Any) -> str:
+    return " ".join(v if k == "kind" else f"{k}={v}" for k, v in _partition_values(partition).items())
+
+
+def _attacker_settings(tables: Tables, attacks: Sequence[str], fractions: Sequence[float] | None) -> dict[str, Tables]:
+    """`6 of 20 clients attack` -> the keys of `[attack]` that set this number, for each fraction."""
+    own = {k: v for k, v in tables.get("attack", {}).items() if k in ATTACKER_KEYS}
+    if fractions is None:
+        given = [own if own.keys() & {"attackers", "fraction"} else {**own, "fraction": DEFAULT_FRACTION}]
+    else:
+        if not fractions:
+            raise SpecError("arena: no fractions; give at least one, or omit them")
+        for fraction in fractions:
+            if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0.0 < fraction < 1.0:
+                raise SpecError(f"arena: fraction {fraction!r}; give a fraction of the clients in (0, 1), such as 0.3")
+        rest = {k: v for k, v in own.items() if k not in ("attackers", "fraction")}
+        given = [{**rest, "fraction": float(fraction)} for fraction in dict.fromkeys(fractions)]
+    labelled = {_attackers_label(tables, attacks, settings): settings for settings in given}
+    if len(labelled) < len(given):
+        raise SpecError(f"arena: fractions {fractions}: two give the same number of attackers; remove one")
+    return labelled
+
+
+def _attackers_label(tables: Tables, attacks: Sequence[str], settings: Tables) -> str:
+    """`6 of 20 clients attack`. Also checks every attack, against plain averaging."""
+    plain = {**tables, "algorithm": {"name": "fedavg"}}
+    experiments = [_resolve(f"attack '{attack}'", with_attack(plain, settings, attack)) for attack in attacks]
+    clients, attackers = experiments[0].clients, experiments[0].attackers
+    total = f"{clients.per_round} sampled" if attackers.redraw and attackers.of_sampled else f"{clients.total}"
+    return f"{attackers.drawn(clients)} of {total} clients attack"
+
+
+def _attacker_count(settings: Tables) -> float:
+    """A sort key: all settings of one arena give a number, or all a fraction."""
+    return float(settings.get("attackers") or settings.get("fraction") or 0.0)
