@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from typing import Any
 
 from dragfl.aggregates import AGGREGATES
+from dragfl.aggregates.robust import PREAGGREGATORS, Chain
 from dragfl.corrections import CORRECTIONS
 from dragfl.errors import SpecError, nearest
 from dragfl.server_steps import SERVER_STEPS
@@ -110,6 +112,44 @@ def expand(table: Mapping[str, Any]) -> dict[str, Any]:
             tables[part][setting] = value
     expanded = {**tables, **parts}
     return {"name": _label(expanded) if parts or name is None else name, **expanded}
+
+
+CHAIN_PARTS: dict[str, Any] = {**PREAGGREGATORS, **{name: rule for name, rule in AGGREGATES.items() if name != "chain"}}
+
+
+def chain(*parts: Any, f: int | None = None) -> Chain:
+    """A chain of names, tables of a name and settings, or the parts themselves: chain("nnm", TrimmedMean(), f=4)."""
+    return Chain(tuple(_chain_part(part) for part in parts), f)
+
+
+def describe_chain(rule: Chain) -> dict[str, Any]:
+    """The inverse of `chain`, as a spec writes it: names, or tables with the settings that differ from the default."""
+    names = {kind: name for name, kind in CHAIN_PARTS.items()}
+    parts: list[Any] = []
+    for part in rule.chain:
+        name = names.get(type(part), f"{type(part).__module__}:{type(part).__qualname__}")
+        given = {f.name: getattr(part, f.name) for f in fields(part) if getattr(part, f.name) not in (None, f.default)}
+        parts.append({"name": name, **given} if given else name)
+    return {"name": "chain", "chain": parts, **({} if rule.f is None else {"f": rule.f})}
+
+
+def _chain_part(given: Any) -> Any:
+    """The part that a name or a table stands for."""
+    if not isinstance(given, str | Mapping):
+        return given
+    table = {"name": given} if isinstance(given, str) else dict(given)
+    name = table.pop("name", None)
+    if isinstance(name, str) and ":" in name:
+        module, _, attribute = name.partition(":")
+        kind = getattr(import_module(module), attribute)
+    elif name in CHAIN_PARTS:
+        kind = CHAIN_PARTS[name]
+    else:
+        raise SpecError(f"chain: unknown part {name!r}{nearest(str(name), CHAIN_PARTS)}")
+    for key in table:
+        if key not in (known := [f.name for f in fields(kind)]):
+            raise SpecError(f"chain: {name} has no setting '{key}'{nearest(key, known)}")
+    return kind(**table)
 
 
 def _named(part: Any) -> Any:

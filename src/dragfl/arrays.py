@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from dragfl.arithmetic import norm
 from dragfl.errors import SpecError
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
+from dragfl.lazy import Tensor, torch
 
 Array = TypeVar("Array", "Tensor", "np.ndarray")
 
@@ -50,7 +46,6 @@ def vector(name: str, what: str, value: Tensor | np.ndarray, X: Tensor) -> Tenso
         seen = tuple(v.shape) if isinstance(v, torch.Tensor) else type(value).__name__
         raise SpecError(f"{name}: {what} is {seen} and the updates are {tuple(X.shape)}; give a ({X.shape[1]},) vector")
     v = v.detach().to(device=X.device, dtype=X.dtype)
-    from dragfl.arithmetic import norm
 
     if not math.isfinite(float(v.sum())) and not math.isfinite(norm(v)):  # a sum is quick, and may only overflow
         raise SpecError(f"{name}: {what} holds a NaN or an infinity; it is the server's own, so mend it first")

@@ -13,9 +13,6 @@ tensor([1., 1.])
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
 from dragfl.aggregates._divergence import Divergence
 from dragfl.aggregates._drag import divergences, inverse_norms
 from dragfl.aggregates.robust.one_shot import (
@@ -42,6 +39,7 @@ from dragfl.aggregates.robust.one_shot import (
 from dragfl.arithmetic import EPS, FLOAT32_SAFE, combine, cosines, finite_rows, norm, norms_and_dots, row_norms, unit
 from dragfl.arrays import Array, like, matrix, vector
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
 
 __all__ = [

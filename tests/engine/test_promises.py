@@ -12,8 +12,7 @@ from torch import nn
 
 import dragfl
 from dragfl.aggregates import Mean
-from dragfl.aggregates.robust.chain import chain
-from dragfl.algorithms import PARTS
+from dragfl.algorithms import PARTS, chain
 from dragfl.errors import Diverged, Interrupted, SpecError
 from dragfl.types import FederationInfo, Knowledge, NoState, RoundContext, RoundInputs, State, Updates, View
 

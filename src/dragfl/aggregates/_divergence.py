@@ -10,12 +10,10 @@ With x = cos(g, r), the paper starts from the angle arccos(x) / (pi/2) and names
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
+from dragfl.lazy import Tensor
 from dragfl.schedules import check_choice
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Divergence = Literal["linear", "angle", "shallow"]
 

@@ -10,22 +10,15 @@ DRAG and s = |r| in BR-DRAG. Then, exactly,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from dragfl.aggregates._divergence import Divergence, degree
-from dragfl.arithmetic import EPS
+from dragfl.arithmetic import EPS, combine, cosines, dot, norm, row_dots
+from dragfl.lazy import Tensor, torch
 from dragfl.types import Partial, Updates
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 
 def divergences(norms: Tensor, dots: Tensor, c: float, kind: Divergence) -> tuple[Tensor, Tensor]:
     """(cosine, lambda) of updates with these norms and dots with rhat. A zero update does not diverge."""
-    from dragfl.arithmetic import cosines
 
     x = cosines(norms, dots)
     return x, degree(x, c, kind).masked_fill(norms <= EPS, 0.0)
@@ -44,7 +37,6 @@ def fold_dragged(
     For the telemetry: `directions` + `dragged` rhat = sum v/|v| over the `moving` clients, and `along` = <rhat, sum g>.
     Without a direction (rhat None) nothing is dragged.
     """
-    from dragfl.arithmetic import combine, row_dots
 
     norms = block.norm
     if rhat is None:
@@ -72,7 +64,6 @@ def fold_dragged(
 
 def drag_metrics(partial: Partial, rhat: Tensor | None) -> Mapping[str, float]:
     """Per round: mean lambda, share of lambda > 1, cos(r, mean g), mean pairwise cosine of the dragged updates."""
-    from dragfl.arithmetic import norm
 
     lam = partial.per_client["divergence"]
     metrics = {
@@ -91,7 +82,6 @@ def pairwise_cosine(sums: Mapping[str, Tensor], rhat: Tensor | None = None) -> f
 
     D is `directions`, and where updates were dragged `directions` + `dragged` rhat.
     """
-    from dragfl.arithmetic import dot
 
     k, D = float(sums["moving"]), sums["directions"]
     if not k > 1:

@@ -18,11 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from dragfl.aggregates._divergence import Divergence
 from dragfl.aggregates._drag import drag_metrics, fold_dragged
-from dragfl.arithmetic import EPS
+from dragfl.arithmetic import EPS, norm, unit
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import Schedule, at, check_choice, check_range
 from dragfl.types import (
     FederationInfo,
@@ -36,12 +37,6 @@ from dragfl.types import (
     no_state,
     spans,
 )
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -78,7 +73,6 @@ class BRDrag:
         return frozenset({"root"})
 
     def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
-        from dragfl.arithmetic import unit
 
         if inputs.root is None:
             raise ValueError("br_drag needs the root update; give `root` to begin()")
@@ -93,7 +87,6 @@ class BRDrag:
 
     def _by_tensor(self, plan: Plan, block: Updates, whole: Partial) -> Partial:
         """The authors' form: cosine, norm and lambda of each tensor for itself; lambda is logged as their mean."""
-        from dragfl.arithmetic import unit
 
         parts = [
             fold_dragged(
@@ -114,7 +107,6 @@ class BRDrag:
         return replace(whole, sums=sums, per_client={**whole.per_client, "divergence": mean_lambda})
 
     def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
-        from dragfl.arithmetic import norm
 
         A = partial.sums["A"].double()
         step = torch.zeros_like(A)  # and zero it stays where the reference vanished

@@ -19,19 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from dragfl.aggregates._divergence import Divergence
 from dragfl.aggregates._drag import drag_metrics, fold_dragged
-from dragfl.arithmetic import EPS
+from dragfl.arithmetic import EPS, norm, row_norms, unit
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import Schedule, at, check_choice, check_range
 from dragfl.types import FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, spans
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -84,14 +79,12 @@ class Drag:
         return frozenset({"mean"}) if state.r is None and self.bootstrap == "two_pass" else frozenset()
 
     def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
-        from dragfl.arithmetic import unit
 
         r = inputs.mean if state.r is None else state.r
         segments = info.segments if self.variant == "authors" else (0, info.dim)
         return DragPlan(r, None if r is None else unit(r), at(self.c, context.t), at(self.alpha, context.t), segments)
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
-        from dragfl.arithmetic import row_norms
 
         partial, lam = fold_dragged(block, plan.rhat, plan.c, self.divergence, normalise=False)
         if len(plan.segments) == 2:
@@ -100,7 +93,6 @@ class Drag:
         return replace(partial, sums={**partial.sums, "b": b})
 
     def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
-        from dragfl.arithmetic import unit
 
         step = partial.sums["A"].to(torch.float64, copy=True)
         if plan.rhat is not None:
@@ -114,7 +106,6 @@ class Drag:
         return step, DragState(self._next_reference(state, plan, step, partial)), metrics
 
     def _next_reference(self, state: DragState, plan: DragPlan, step: Tensor, partial: Partial) -> Tensor | None:
-        from dragfl.arithmetic import norm
 
         if plan.r is None or plan.rhat is None:  # vanished, or round 0 without a first pass: start anew
             return partial.mean if norm(partial.mean) > EPS else state.r

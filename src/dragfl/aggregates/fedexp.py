@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from dragfl.arithmetic import norm
+from dragfl.lazy import Tensor
 from dragfl.schedules import check_range
 from dragfl.types import (
     FederationInfo,
@@ -28,9 +29,6 @@ from dragfl.types import (
     Updates,
     no_state,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,6 @@ class FedExP:
         return Partial.of(block, {"squares": block.norm.square().sum()}, {"norm": block.norm})
 
     def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
-        from dragfl.arithmetic import norm
 
         mean = partial.mean
         eta = max(1.0, float(partial.sums["squares"]) / partial.count / (2.0 * (norm(mean) ** 2 + self.eps)))

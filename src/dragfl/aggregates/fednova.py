@@ -14,17 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from dragfl.arithmetic import combine
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice, check_range
 from dragfl.types import FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,6 @@ class FedNova:
         return FedNovaPlan(shrink)
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
-        from dragfl.arithmetic import combine
 
         p = block.weight if self.weighting == "samples" else torch.ones_like(block.weight)
         steps = block.steps.to(p)

@@ -14,18 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from dragfl.aggregates._drag import inverse_norms
-from dragfl.arithmetic import EPS
+from dragfl.arithmetic import EPS, combine, cosines, norm, row_dots, unit
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
 from dragfl.types import FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -54,14 +49,12 @@ class FLTrust:
         return frozenset({"root"})
 
     def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
-        from dragfl.arithmetic import unit
 
         if inputs.root is None:
             raise ValueError("fltrust needs the root update; give `root` to begin()")
         return FLTrustPlan(inputs.root, unit(inputs.root))
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
-        from dragfl.arithmetic import combine, cosines, row_dots
 
         if plan.unit is None:
             x = torch.zeros_like(block.norm)
@@ -74,7 +67,6 @@ class FLTrust:
         return Partial.of(block, sums, per_client, total)
 
     def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
-        from dragfl.arithmetic import norm
 
         trust = float(partial.sums["trust"])
         if trust > EPS:

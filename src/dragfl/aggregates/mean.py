@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from dragfl.aggregates._drag import inverse_norms, pairwise_cosine
-from dragfl.arithmetic import EPS
+from dragfl.arithmetic import EPS, combine
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
 from dragfl.types import (
     FederationInfo,
@@ -28,12 +29,6 @@ from dragfl.types import (
     Updates,
     no_state,
 )
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,6 @@ class Mean:
         return NoState()
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
-        from dragfl.arithmetic import combine
 
         p = block.weight if self.weighting == "samples" else torch.ones_like(block.weight)
         weights = torch.stack([p, inverse_norms(block.norm), torch.ones_like(p)])

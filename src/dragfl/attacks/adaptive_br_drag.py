@@ -15,20 +15,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
-from dragfl.arithmetic import EPS
+from dragfl.arithmetic import EPS, dot, norm, unit
 from dragfl.arrays import Array, vector
 from dragfl.attacks.common import copies, known, lies, sample
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice, check_range
 from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 Goal = Literal["along", "across"]
 
@@ -46,7 +41,6 @@ def best_cosine(c: float, goal: Goal) -> float:
 
 def _across(X: Tensor, rhat: Tensor) -> Tensor:
     """A unit vector at right angles to rhat, against the mean of X; zero where there is none, as in one dimension."""
-    from dragfl.arithmetic import dot, norm, unit
 
     axis = torch.zeros_like(rhat)
     axis[int(rhat.abs().argmin())] = 1.0  # where the honest mean is along r, any direction will do
@@ -62,7 +56,6 @@ def adaptive_br_drag(honest: Array, f: int, root: Array, c: float, goal: Goal = 
 
     `root` (d,) is the reference r; of the honest updates (h, d) only the side of r on which their mean lies is used.
     """
-    from dragfl.arithmetic import norm, unit
 
     X = sample("adaptive_br_drag", honest, f)
     r = vector("adaptive_br_drag", "root", root, X)

@@ -19,21 +19,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import numpy as np
 
 from dragfl.arithmetic import EPS
 from dragfl.arrays import Array, like, matrix, vector
 from dragfl.attacks.common import check_positive, known, lies, sample
 from dragfl.attacks.fang_trim import fang_trim
+from dragfl.lazy import Tensor, torch
 from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
-
 
 EDGE = 0.1  # the cosine to the root update of a start that was turned
 

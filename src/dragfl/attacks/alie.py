@@ -12,19 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from dragfl.arrays import Array
 from dragfl.attacks.common import Defence, Tried, copies, known, lies, moments, sample, strongest
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
 from dragfl.types import RoundContext, State, Updates, View, no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 Side = Literal["below", "above", "against"]
 

@@ -8,19 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
+from dragfl.arithmetic import finite_rows, norm, row_norms
 from dragfl.arrays import Array, like, matrix
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.types import Updates, View
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 Sample = Literal["colluding", "omniscient"]  # go by the attackers' own clean updates, or by the honest ones
 Tried = Literal["colluding", "omniscient", "white_box"]  # the same, or try factors against the defence itself
@@ -30,7 +26,6 @@ LEAST, MOST = 2.0**-5, 2.0**10  # factors that a search tries
 
 def sample(name: str, honest: Array, f: int) -> Tensor:
     """The clean updates (h, d) without rows that are not finite; one zero row if none is left."""
-    from dragfl.arithmetic import finite_rows, row_norms
 
     if isinstance(f, bool) or not isinstance(f, int | np.integer) or f < 0:
         raise SpecError(f"{name}: f={f!r}; give the number of attackers, an integer of at least 0")
@@ -53,7 +48,6 @@ def copies(lie: Tensor, f: int, honest: Array) -> Array:
 
 def known(view: View) -> Tensor | None:
     """The clean updates that an attack goes by, as far as it sees any that are finite."""
-    from dragfl.arithmetic import finite_rows
 
     for clean in (view.honest, view.own):
         if clean is not None and len(clean) and bool((keep := finite_rows(clean.norm)).any()):
@@ -73,7 +67,6 @@ def strongest(
 
     A grid of factors, equal steps on a log scale, then ever smaller steps around the best; ties go to the smaller.
     """
-    from dragfl.arithmetic import norm
 
     def damage(x: float) -> float:
         step = torch.as_tensor(aggregate(like(craft(x), honest)))

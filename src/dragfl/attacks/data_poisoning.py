@@ -10,18 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
 
 from dragfl.attacks.random_scaling import backdoor_scale
 from dragfl.errors import DataError, SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 Predict = Callable[["Tensor"], "Tensor"]  # stored inputs (n, ...) -> scores (n, classes)
 

@@ -15,19 +15,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
+from dragfl.arithmetic import norm, row_dots, row_norms
 from dragfl.arrays import Array, matrix
 from dragfl.attacks.common import Sample, check_positive, copies, known, lies, sample
 from dragfl.attacks.min_max import squared_distances
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
 from dragfl.types import RoundContext, State, Updates, View, no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 Knows = Literal["full", "partial"]
 Start = Literal["krum", "mean"]
@@ -63,7 +59,6 @@ def fang_krum(
     `honest` (h, d) are the honest updates; with `knows = "partial"` the attackers' own clean ones. `own` (f, d) take
     part in the step without attack if they are given; it is that of Krum, or the mean.
     """
-    from dragfl.arithmetic import norm, row_dots, row_norms
 
     X = sample("fang_krum", honest, f)
     check_choice("fang_krum", "knows", knows, get_args(Knows))

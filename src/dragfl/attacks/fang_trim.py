@@ -16,21 +16,17 @@ partial form is the same in both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
+
+import numpy as np
 
 from dragfl.arrays import Array, like, matrix, vector
 from dragfl.attacks.common import Sample, known, lies, moments, sample
 from dragfl.attacks.fang_krum import Knows
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
 from dragfl.types import RoundContext, State, Updates, View, no_state
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 Space = Literal["update", "weights"]
 

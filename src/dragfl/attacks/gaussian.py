@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
 
 from dragfl.arrays import Array, like, matrix
 from dragfl.attacks.common import lies
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
 from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 Mode = Literal["replace", "add"]
 

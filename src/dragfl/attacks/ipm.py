@@ -10,16 +10,14 @@ A small epsilon hides among updates that are far apart anyway; a large one overt
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from dragfl.arrays import Array
 from dragfl.attacks.common import Defence, Tried, check_positive, copies, known, lies, sample, strongest
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor
 from dragfl.schedules import check_choice
 from dragfl.types import RoundContext, State, Updates, View, no_state
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 EPSILON = 0.1
 

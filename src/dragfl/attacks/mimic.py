@@ -15,24 +15,20 @@ that are. What is sent is an honest update, so no rule can tell; it harms only w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import numpy as np
+
+from dragfl.arithmetic import combine, finite_rows, row_dots, unit
 from dragfl.arrays import Array, vector
 from dragfl.attacks.common import copies, lies, sample
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.types import FederationInfo, Knowledge, RoundContext, State, Updates, View
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 
 def mimic(honest: Array, f: int, z: Array | None = None, row: int = 0) -> Array:
     """One of the honest updates (h, d), from all f attackers: the furthest along z, or without z the given row."""
-    from dragfl.arithmetic import row_dots
 
     X = sample("mimic", honest, f)
     if z is not None:
@@ -52,7 +48,6 @@ class MimicState:
 
 def _followed(state: MimicState, X: Tensor, draws: np.random.Generator) -> tuple[Tensor, Tensor]:
     """(m, z) after one more round of honest updates; before the first, z is a random direction."""
-    from dragfl.arithmetic import combine, row_dots, unit
 
     t = state.rounds
     z = torch.from_numpy(draws.standard_normal(X.shape[1])).to(X) if state.z is None else state.z
@@ -91,7 +86,6 @@ class Mimic:
         return MimicState()
 
     def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
-        from dragfl.arithmetic import finite_rows, row_dots
 
         honest = view.honest.select(finite_rows(view.honest.norm)) if view.honest is not None else None
         if honest is None or not len(honest):

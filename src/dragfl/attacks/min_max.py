@@ -15,19 +15,14 @@ gamma = max_i |u_i| / |p|, and with the bound of the authors' notebooks (min ove
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
-from dragfl.arithmetic import EPS
+from dragfl.arithmetic import EPS, norm, row_dots, row_norms, unit
 from dragfl.arrays import Array
 from dragfl.attacks.common import Sample, copies, known, lies, moments, sample
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
 from dragfl.types import RoundContext, State, Updates, View, no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 Direction = Literal["unit", "sign", "std"]
 Bound = Literal["max", "min"]
@@ -46,7 +41,6 @@ def squared_distances(X: Tensor) -> Tensor:
 
 def _towards(X: Tensor, direction: Direction) -> tuple[Tensor, Tensor]:
     """(mu, p). A mean of zero has no direction, nor has its sign: then p = -sigma."""
-    from dragfl.arithmetic import norm, unit
 
     mu, sigma = moments(X)
     away = unit(mu) if direction == "unit" else torch.sign(mu)
@@ -55,7 +49,6 @@ def _towards(X: Tensor, direction: Direction) -> tuple[Tensor, Tensor]:
 
 def min_max(honest: Array, f: int, direction: Direction = "unit") -> Array:
     """The lie no further from any honest update (h, d) than the two furthest are apart, from all f attackers."""
-    from dragfl.arithmetic import norm, row_dots, row_norms
 
     X = sample("min_max", honest, f)
     check_choice("min_max", "direction", direction, get_args(Direction))
@@ -75,7 +68,6 @@ def min_sum(honest: Array, f: int, direction: Direction = "unit", bound: Bound =
 
     `bound = "min"` takes the innermost one instead, as the authors' released notebooks do.
     """
-    from dragfl.arithmetic import norm, row_norms
 
     X = sample("min_sum", honest, f)
     check_choice("min_sum", "direction", direction, get_args(Direction))

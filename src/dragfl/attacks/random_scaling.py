@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from dragfl.arrays import Array, like, matrix
 from dragfl.errors import SpecError
+from dragfl.lazy import torch
 from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state, spans
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
-else:
-    from dragfl.lazy import torch
 
 
 def random_scaling(

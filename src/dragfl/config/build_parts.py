@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dragfl import data
-from dragfl.algorithms import PARTS, PRESETS, expand
+from dragfl.algorithms import PARTS, PRESETS, chain, expand
 from dragfl.attacks import ATTACKS
 from dragfl.config import tables as sections
 from dragfl.config.overrides import ATTACKER_KEYS, NO_ATTACK, algorithm_table
@@ -23,6 +23,14 @@ METHODS = {
     "aggregate": ("init", "needs", "begin", "fold", "finish"),
     "server": ("init", "update"),
 }
+
+
+@dataclass(frozen=True)
+class ChainTable:
+    """`{chain = ["nnm", "median"], f = 2}`: names, or tables of a name and settings."""
+
+    chain: list[Any]
+    f: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,10 @@ def make_algorithm(tables: Mapping[str, Any]) -> Algorithm:
         if isinstance(own, Algorithm) or (isinstance(own, str) and ":" in own):
             return _own_algorithm(own, {k: v for k, v in table.items() if k != "name"})
     expanded = expand(table)
+    rule = expanded["aggregate"]
+    if isinstance(rule, Mapping) and rule.get("name") == "chain" and "chain" in rule:
+        given = convert("algorithm.aggregate", {k: v for k, v in rule.items() if k != "name"}, ChainTable)
+        expanded["aggregate"] = chain(*given.chain, f=given.f)
     parts = {
         part: build(f"algorithm.{part}", expanded[part], registry, METHODS[part]) for part, registry in PARTS.items()
     }

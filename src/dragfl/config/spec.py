@@ -18,7 +18,8 @@ from typing import Any
 
 import tomli_w
 
-from dragfl.algorithms import PARTS
+from dragfl.aggregates.robust import Chain
+from dragfl.algorithms import PARTS, describe_chain
 from dragfl.attacks import ATTACKS
 from dragfl.config import tables as sections
 from dragfl.config.build_parts import (
@@ -76,7 +77,7 @@ class Experiment:
             "clients": dataclasses.asdict(self.clients),
             "algorithm": {
                 "name": self.algorithm.name,
-                **{part: describe(getattr(self.algorithm, part), registry) for part, registry in PARTS.items()},
+                **{part: _describe_part(getattr(self.algorithm, part), registry) for part, registry in PARTS.items()},
             },
             "attack": describe(self.attack, ATTACKS) | dataclasses.asdict(self.attackers) if self.attack else None,
             "model": model | {"double_softmax": self.model.double_softmax, "buffers": self.model.buffers},
@@ -89,6 +90,10 @@ class Experiment:
 
     def to_toml(self) -> str:
         return tomli_w.dumps(self.tables())
+
+
+def _describe_part(part: Any, registry: Mapping[str, Any]) -> dict[str, Any]:
+    return describe_chain(part) if isinstance(part, Chain) else describe(part, registry)
 
 
 TABLES = (

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragfl import functional as fn
-from dragfl.aggregates.robust import chain
+from dragfl.algorithms import chain
 from tests.aggregates.drive import play
 from tests.aggregates.robust.cohorts import RULES, Rows, attacked, needs
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from dragfl.aggregates.robust import ROBUST, chain
+from dragfl.aggregates.robust import ROBUST
+from dragfl.algorithms import chain
 from dragfl.testing import check_aggregate
 from tests.aggregates.drive import play
 

@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from dragfl import functional as fn
-from dragfl.aggregates.robust import ROBUST, chain
+from dragfl.aggregates.robust import ROBUST
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.krum import krum_scores
+from dragfl.algorithms import chain
 from dragfl.arithmetic import row_norms
 from tests.aggregates.drive import play
 

@@ -12,12 +12,12 @@ import torch
 
 import dragfl
 from dragfl import functional as fn
-from dragfl.aggregates.robust import ROBUST, Chain, chain
+from dragfl.aggregates.robust import ROBUST
 from dragfl.aggregates.robust.clipping import CenteredClipping
 from dragfl.aggregates.robust.coordinate_wise import TrimmedMean
 from dragfl.aggregates.robust.fools_gold import FoolsGold
 from dragfl.aggregates.robust.preaggregation import ARC, NNM, Bucketing
-from dragfl.algorithms import PRESETS
+from dragfl.algorithms import PRESETS, chain
 from dragfl.build import prepare
 from dragfl.engine.round import play
 from dragfl.errors import Infeasible, SpecError
@@ -206,7 +206,7 @@ def test_a_chain_is_what_its_parts_do_one_after_the_other() -> None:
 
 
 def test_somebody_elses_part_in_a_chain() -> None:
-    made = Chain(("dragfl.aggregates.robust.preaggregation:NNM", "median"), f=1)
+    made = chain("dragfl.aggregates.robust.preaggregation:NNM", "median", f=1)
     assert made.parts[0] == NNM()
     assert play_rule(made, [[1.0], [1.0], [9.0]]).step.tolist() == [1.0]
     with pytest.raises(SpecError, match="chain: 3 is no part"):

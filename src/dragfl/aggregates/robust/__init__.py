@@ -1,8 +1,8 @@
-"""Rules for updates of which some may be malicious: one family, one file. The contract of a part is in `parts.py`."""
+"""Byzantine-robust rules: one family, one file. `contract.py` describes what a rule has to define."""
 
 from dragfl.aggregates.robust.bulyan import Bulyan
 from dragfl.aggregates.robust.caf import CAF
-from dragfl.aggregates.robust.chain import Chain, chain
+from dragfl.aggregates.robust.chain import Chain
 from dragfl.aggregates.robust.clipping import CenteredClipping, NormClipping
 from dragfl.aggregates.robust.coordinate_wise import MeaMed, Median, TrimmedMean
 from dragfl.aggregates.robust.dnc import DnC
@@ -15,7 +15,7 @@ from dragfl.aggregates.robust.preaggregation import ARC, NNM, Bucketing
 from dragfl.aggregates.robust.rlr import RLR
 from dragfl.aggregates.robust.sign_guard import SignGuard
 
-__all__ = ["PREAGGREGATORS", "ROBUST", "Chain", "chain"]
+__all__ = ["PREAGGREGATORS", "ROBUST", "Chain"]
 
 ROBUST = {
     "median": Median,

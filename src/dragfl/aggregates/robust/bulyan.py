@@ -14,30 +14,17 @@ selected earlier. f = 0 gives the mean. Suspicion is the Krum score among all up
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
+from dragfl.aggregates.robust.contract import check_count
 from dragfl.aggregates.robust.coordinate_wise import mean_around_median
+from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.krum import krum_scores
-from dragfl.aggregates.robust.rule import (
-    check_count,
-    everyone,
-    robust_begin,
-    robust_finish,
-    robust_fold,
-    robust_shortage,
-)
+from dragfl.aggregates.robust.rule import robust_rule
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
-from dragfl.types import no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from dragfl.aggregates.robust.gram import Gram
-else:
-    from dragfl.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -77,9 +64,4 @@ class Bulyan:
     def scores(self, gram: Gram, f: int) -> Tensor:
         return krum_scores(gram.squared, len(gram) - f - 2)
 
-    init = no_state
-    needs = everyone
-    begin = robust_begin
-    fold = robust_fold
-    finish = robust_finish
-    shortage = robust_shortage
+    init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule

@@ -15,30 +15,15 @@ serves all rounds of the filter. Suspicion is |g_i - Delta|.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.rule import (
-    Weighting,
-    check_count,
-    everyone,
-    majority,
-    robust_begin,
-    robust_finish,
-    robust_fold,
-    robust_shortage,
-)
+from dragfl.aggregates.robust.contract import Weighting, check_count, majority
+from dragfl.aggregates.robust.gram import Gram
+from dragfl.aggregates.robust.rule import robust_rule
 from dragfl.arithmetic import EPS
-from dragfl.types import no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from dragfl.aggregates.robust.gram import Gram
-else:
-    from dragfl.lazy import torch
+from dragfl.lazy import Tensor, torch
 
 
 @dataclass(frozen=True)
@@ -69,13 +54,8 @@ class CAF:
             a = a * (1.0 - tau / tau.max())
         return Weighting(kept, gram.distances(kept))
 
-    init = no_state
-    needs = everyone
-    begin = robust_begin
-    fold = robust_fold
-    finish = robust_finish
     least = majority
-    shortage = robust_shortage
+    init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule
 
 
 def _widest(squared: Tensor, a: Tensor) -> tuple[float, Tensor]:

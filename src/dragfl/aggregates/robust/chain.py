@@ -1,10 +1,10 @@
-"""Pre-aggregators one after the other, then any rule: `{chain = ["arc", "nnm", "trimmed_mean"], f = 4}`.
+"""Pre-aggregators in sequence, then any rule: `{chain = ["arc", "nnm", "trimmed_mean"], f = 4}`.
 
-The pre-aggregators become one matrix P on the updates, found from one matrix of dots that serves the whole chain. A
-last part with `weights` or `columns` then works on P X without making it: weights are multiplied by P, coordinates
-taken in pieces. Any other aggregate is given P X as if the clients had sent it.
+The pre-aggregators become one matrix P on the updates, computed from one matrix of dots that serves the whole chain. A
+last part with `weights` or `columns` works on P X without building it: weights are multiplied by P, coordinates are
+processed in pieces. Any other aggregate receives P X as if the clients had sent it.
 
-Suspicion is that of the last rule: row i of P X speaks for client i, a bucket for all that are in it.
+Suspicion is that of the last rule: client i has the score of row i of P X, the members of a bucket share its score.
 """
 
 from __future__ import annotations
@@ -13,42 +13,53 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from dragfl.aggregates.robust.rule import check_count, part_name, shortage_of
-from dragfl.errors import Infeasible, SpecError, nearest
-from dragfl.types import FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates
+from dragfl.aggregates.robust.contract import (
+    ColumnRule,
+    HasF,
+    TransformsRows,
+    WeightRule,
+    check_count,
+    find_shortage,
+    part_name,
+)
+from dragfl.aggregates.robust.coordinate_wise import TrimmedMean
+from dragfl.aggregates.robust.pipeline import by_client, rows_of, transform_rows
+from dragfl.aggregates.robust.preaggregation import NNM
+from dragfl.aggregates.robust.rule import check_feasible, fold_with
+from dragfl.errors import SpecError
+from dragfl.lazy import Tensor, torch
+from dragfl.types import FederationInfo, Need, Partial, RoundContext, RoundInputs, Updates
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-
-# The number, the sum and the mean of the rows that the last rule was given.
+# Sums that carry the number, the sum and the mean of the rows P X to `finish`.
 ROWS, TOTAL, MEAN = "chain.rows", "chain.total", "chain.mean"
+
+LastState = Any  # the state of the last rule, whichever it is
+LastPlan = Any
 
 
 @dataclass(frozen=True)
 class ChainPlan:
     context: RoundContext
     per_round: int
-    last: Plan  # None: the last rule begins with the mean of the rows, which only `fold` knows
-    state: State
+    last: LastPlan  # None: the last rule needs the mean of the rows, which is known in `fold`
+    state: LastState
     root: Tensor | None
     info: FederationInfo
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Pre-aggregators (`arc`, `nnm`, `bucketing`) before any rule.
+    """Applies pre-aggregators (`arc`, `nnm`, `bucketing`), then any rule.
 
     | argument | symbol |
     |---|---|
-    | chain | names of the parts, or tables of a name and settings; the last one is the rule |
-    | f | f of every part that is not given its own; by default the expected number of attackers in a cohort |
+    | chain | the parts; the last one is the rule. A spec gives names, or tables of a name and settings |
+    | f | f of every part without its own; by default the expected number of attackers in a cohort |
     """
 
-    chain: tuple[Any, ...] = ("nnm", "trimmed_mean")
+    chain: tuple[Any, ...] = (NNM(), TrimmedMean())
     f: int | None = None
     name: ClassVar[str] = "chain"
 
@@ -56,134 +67,83 @@ class Chain:
         check_count("chain", "f", self.f)
         if not self.chain:
             raise SpecError('chain: it is empty; give names such as ["nnm", "trimmed_mean"]')
-        object.__setattr__(self, "chain", tuple(_described(part) for part in self.chain))
-        for part in self.parts[:-1]:
-            if not hasattr(part, "matrix") or hasattr(part, "columns"):
-                known = ", ".join(_registries()[0])
+        object.__setattr__(self, "chain", tuple(self.chain))
+        for part in self.chain:
+            if not dataclasses.is_dataclass(part) or isinstance(part, type):
+                raise SpecError(f"chain: {part!r} is no part; give a name, a table with a name, or the part itself")
+        for part in self.chain[:-1]:
+            if not isinstance(part, TransformsRows) or isinstance(part, ColumnRule):
                 raise SpecError(
-                    f"chain: {part_name(part)} is no pre-aggregator, so it comes last; before it stand {known}"
+                    f"chain: {part_name(part)} is no pre-aggregator, so it comes last; "
+                    "the pre-aggregators are nnm, bucketing and arc"
                 )
-        if not hasattr(self.parts[-1], "fold"):
+        if not hasattr(self.chain[-1], "fold"):
             raise SpecError(
-                f"chain: {part_name(self.parts[-1])} is a pre-aggregator; name a rule such as median after it"
+                f"chain: {part_name(self.chain[-1])} is a pre-aggregator; name a rule such as median after it"
             )
 
     @cached_property
     def parts(self) -> tuple[Any, ...]:
-        made = tuple(_made(part) for part in self.chain)
-        last = made[-1]
-        if getattr(last, "f", 0) is None:  # a rule that works by itself asks itself for f
-            last = dataclasses.replace(last, f=self.f)
-        return (*made[:-1], last)
+        """The parts, the last rule with the f of the chain if it has none of its own."""
+        last = self.chain[-1]
+        takes_f = isinstance(last, HasF) and last.f is None
+        return (*self.chain[:-1], dataclasses.replace(last, f=self.f) if takes_f else last)
 
-    def init(self, info: FederationInfo) -> State:
+    @property
+    def aggregates_extras(self) -> bool:
+        """Whether extras pass through the whole chain: only if the last rule has `weights` or `columns`."""
+        return isinstance(self.parts[-1], WeightRule | ColumnRule)
+
+    def init(self, info: FederationInfo) -> LastState:
         return self.parts[-1].init(info)
 
-    def needs(self, state: State) -> frozenset[Need]:
+    def needs(self, state: LastState) -> frozenset[Need]:
         asked: frozenset[Need] = self.parts[-1].needs(state)
         return (asked - {"mean"}) | {"all"}
 
-    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
-        waits = "mean" in self.parts[-1].needs(state)
-        last = None if waits else self.parts[-1].begin(state, context, inputs, info)
+    def begin(self, state: LastState, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> ChainPlan:
+        needs_mean = "mean" in self.parts[-1].needs(state)
+        last = None if needs_mean else self.parts[-1].begin(state, context, inputs, info)
         return ChainPlan(context, info.per_round, last, state, inputs.root, info)
 
-    def _begun(self, plan: ChainPlan, mean: Tensor | None) -> Plan:
-        """The plan of the last rule; where it asks for the mean, that is the mean of P X and not of what was sent."""
+    def fold(self, plan: ChainPlan, block: Updates) -> Partial:
+        if self.aggregates_extras:
+            return fold_with(self.parts, self.f, plan.context, plan.per_round, block)
+        return self._fold_rows(plan, block)
+
+    def _fold_rows(self, plan: ChainPlan, block: Updates) -> Partial:
+        """The last aggregate on P X, as if the clients had sent it."""
+        missing = check_feasible(self.parts, self.f, plan.per_round, block)
+        rng = plan.context.rng("robust", *(part_name(part) for part in self.parts))
+        gram = transform_rows(self.parts[:-1], block.delta, block.norm, self.f, missing, rng)
+        if gram.members is None:  # one row for each client, as after NNM
+            rows = Updates(rows_of(gram), block.weight, block.client, {}, block.steps)
+        else:
+            weight = gram.members.ne(0).to(block.weight) @ block.weight
+            rows = Updates(rows_of(gram), weight, torch.arange(len(gram)))
+        mean = rows.delta.mean(0)
+        folded: Partial = self.parts[-1].fold(self._last_plan(plan, mean), rows)
+        columns = {name: by_client(column, gram) for name, column in folded.per_client.items()}
+        sums = {**folded.sums, ROWS: torch.tensor(float(len(gram))), TOTAL: folded.total, MEAN: mean}
+        return Partial.of(block, sums, {**columns, "norm": block.norm})
+
+    def _last_plan(self, plan: ChainPlan, mean: Tensor | None) -> LastPlan:
+        """The plan of the last rule. If it needs the mean, that is the mean of P X, not of the updates."""
         if plan.last is not None or mean is None:
             return plan.last
         return self.parts[-1].begin(plan.state, plan.context, RoundInputs(root=plan.root, mean=mean), plan.info)
 
-    def fold(self, plan: Plan, block: Updates) -> Partial:
-        from dragfl.aggregates.robust.pipeline import apply
-
-        lost = max(0, plan.per_round - len(block))
-        if why := shortage_of(self.parts, len(block), self.f, lost):
-            raise Infeasible(why)
-        rng = plan.context.rng("robust", *(part_name(part) for part in self.parts))
-        last = self.parts[-1]
-        if not (hasattr(last, "weights") or hasattr(last, "columns")):
-            return self._fold_rows(plan, block, lost, rng)
-        outcome = apply(self.parts, block.delta, block.norm, self.f, lost, rng, score=True)
-        return Partial.of(block, {"step": outcome.step}, {"norm": block.norm, "suspicion": outcome.suspicion})
-
-    def _fold_rows(self, plan: Plan, block: Updates, lost: int, rng: Any) -> Partial:
-        """The last aggregate on P X, as if it were what the clients had sent."""
-        import torch
-
-        from dragfl.aggregates.robust.pipeline import by_client, made, rows_of
-
-        gram = rows_of(self.parts[:-1], block.delta, block.norm, self.f, lost, rng)
-        n = len(gram)
-        one_each = gram.members is None  # a row for every client, as after NNM; buckets are nobody's own
-        weight = block.weight if gram.members is None else gram.members.ne(0).to(block.weight) @ block.weight
-        client = block.client if one_each else torch.arange(n)
-        rows = Updates(made(gram), weight, client, {}, block.steps if one_each else None)
-        mean = rows.delta.mean(0)
-        folded: Partial = self.parts[-1].fold(self._begun(plan, mean), rows)
-        columns = {name: by_client(column, gram) for name, column in folded.per_client.items()}
-        sums = {**folded.sums, ROWS: torch.tensor(float(n)), TOTAL: folded.total, MEAN: mean}
-        return Partial.of(block, sums, {**columns, "norm": block.norm})
-
-    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+    def finish(
+        self, state: LastState, plan: ChainPlan, partial: Partial
+    ) -> tuple[Tensor, LastState, Mapping[str, float]]:
         mean = None
         if ROWS in partial.sums:
             sums = dict(partial.sums)
             count, total, mean = int(sums.pop(ROWS)), sums.pop(TOTAL), sums.pop(MEAN)
-            partial = Partial(count, total, sums, partial.per_client)
-        return self.parts[-1].finish(state, self._begun(plan, mean), partial)  # type: ignore[no-any-return]
+            partial = dataclasses.replace(partial, count=count, total=total, sums=sums)
+        step, state, metrics = self.parts[-1].finish(state, self._last_plan(plan, mean), partial)
+        return step, state, metrics
 
     def shortage(self, n: int) -> str | None:
-        """Why this chain cannot work on n updates, or None: asked before a run starts."""
-        return shortage_of(self.parts, n, self.f)
-
-
-def chain(*parts: Any, f: int | None = None) -> Chain:
-    """A chain of parts: names, tables, or the objects themselves, as in chain(NNM(), TrimmedMean(), f=4)."""
-    return Chain(parts, f)
-
-
-def _registries() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """(pre-aggregators, rules) by name."""
-    from dragfl.aggregates import AGGREGATES
-    from dragfl.aggregates.robust import PREAGGREGATORS
-
-    return PREAGGREGATORS, {name: rule for name, rule in AGGREGATES.items() if name != "chain"}
-
-
-def _described(part: Any) -> Any:
-    """A part as a spec writes it: its name, or a table of name and settings."""
-    if isinstance(part, str | Mapping):
-        return part
-    if not dataclasses.is_dataclass(part) or isinstance(part, type):
-        raise SpecError(f"chain: {part!r} is no part; give a name, a table with a name, or the part itself")
-    before, rules = _registries()
-    names = {kind: name for name, kind in {**before, **rules}.items()}
-    name = names.get(type(part), f"{type(part).__module__}:{type(part).__qualname__}")
-    inputs = {
-        field.name: value
-        for field in dataclasses.fields(part)
-        if (value := getattr(part, field.name)) is not None and value != field.default
-    }
-    return {"name": name, **inputs} if inputs else name
-
-
-def _made(inputs: Any) -> Any:
-    """The part that a name or a table stands for."""
-    table = {"name": inputs} if isinstance(inputs, str) else dict(inputs)
-    name = table.pop("name", None)
-    before, rules = _registries()
-    known = {**before, **rules}
-    if isinstance(name, str) and ":" in name:
-        module, _, attribute = name.partition(":")
-        kind = getattr(import_module(module), attribute)
-    elif name in known:
-        kind = known[name]
-    else:
-        raise SpecError(f"chain: unknown part {name!r}{nearest(str(name), known)}")
-    try:
-        return kind(**table)
-    except TypeError:
-        settings = [field.name for field in dataclasses.fields(kind)]
-        stray = next((key for key in table if key not in settings), "")
-        raise SpecError(f"chain: {name} has no setting '{stray}'{nearest(stray, settings)}") from None
+        """Why this chain cannot work on n updates, or None. Asked before a run starts."""
+        return find_shortage(self.parts, n, self.f)

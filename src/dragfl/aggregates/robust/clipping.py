@@ -17,19 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.rule import check_count
+from dragfl.aggregates.robust.contract import check_count
+from dragfl.aggregates.robust.gram import blend
+from dragfl.aggregates.robust.pipeline import distances_from
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
 from dragfl.types import FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 
 def factors(lengths: Tensor, radius: float | None) -> Tensor:
@@ -71,7 +68,6 @@ class NormClipping:
         return NormClippingPlan(context)
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
-        from dragfl.aggregates.robust.gram import blend
 
         kept = factors(block.norm, self.radius)
         clipped = blend(kept.unsqueeze(0) / len(block), block.delta, float(block.norm.max()))[0].double() * len(block)
@@ -142,8 +138,6 @@ def clip_around(
 
     An iteration keeps v in the span of the first v and the updates: v_l = a v + beta X, a = 1 - sum beta.
     """
-    from dragfl.aggregates.robust.gram import blend
-    from dragfl.aggregates.robust.pipeline import distances_from
 
     beta = torch.zeros_like(norms)
     largest = float(norms.max())

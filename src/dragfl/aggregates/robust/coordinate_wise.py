@@ -15,25 +15,12 @@ within twice their range, whatever the others send. Suspicion is the distance |g
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from dragfl.aggregates.robust.rule import (
-    any_number,
-    check_count,
-    everyone,
-    majority,
-    robust_begin,
-    robust_finish,
-    robust_fold,
-    robust_shortage,
-)
-from dragfl.types import no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
+from dragfl.aggregates.robust.contract import any_number, check_count, majority
+from dragfl.aggregates.robust.ordering import UNREAD, each_column, halfway, mean_of, middle
+from dragfl.aggregates.robust.rule import robust_rule
+from dragfl.lazy import Tensor, torch
 
 
 @dataclass(frozen=True)
@@ -43,19 +30,13 @@ class Median:
     name: ClassVar[str] = "median"
 
     def columns(self, chunk: Tensor, f: int) -> Tensor:
-        from dragfl.aggregates.robust.ordering import UNREAD, each_column, halfway, middle
 
         low, high = middle(len(chunk))
         classes = [0 if i in (low, high) else UNREAD for i in range(len(chunk))]
         return each_column(chunk, classes, lambda xp, rows, piece: halfway(rows[low], rows[high]))
 
-    init = no_state
-    needs = everyone
-    begin = robust_begin
-    fold = robust_fold
-    finish = robust_finish
     least = any_number
-    shortage = robust_shortage
+    init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule
 
 
 @dataclass(frozen=True)
@@ -74,19 +55,13 @@ class TrimmedMean:
         check_count("trimmed_mean", "f", self.f)
 
     def columns(self, chunk: Tensor, f: int) -> Tensor:
-        from dragfl.aggregates.robust.ordering import UNREAD, each_column, mean_of
 
         n = len(chunk)
         classes = [0 if f <= i < n - f else UNREAD for i in range(n)]
         return each_column(chunk, classes, lambda xp, rows, piece: mean_of(xp, rows[f : n - f]))
 
-    init = no_state
-    needs = everyone
-    begin = robust_begin
-    fold = robust_fold
-    finish = robust_finish
     least = majority
-    shortage = robust_shortage
+    init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule
 
 
 @dataclass(frozen=True)
@@ -107,13 +82,8 @@ class MeaMed:
     def columns(self, chunk: Tensor, f: int) -> Tensor:
         return mean_around_median(chunk, len(chunk) - f)
 
-    init = no_state
-    needs = everyone
-    begin = robust_begin
-    fold = robust_fold
-    finish = robust_finish
     least = majority
-    shortage = robust_shortage
+    init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule
 
 
 def mean_around_median(X: Tensor, keep: int) -> Tensor:
@@ -123,7 +93,6 @@ def mean_around_median(X: Tensor, keep: int) -> Tensor:
     one is farther from the median than the other. Two values that are equally far on either side are told apart by
     their rows, which sorting forgets, so those columns are done again.
     """
-    from dragfl.aggregates.robust.ordering import each_column, mean_of, middle
 
     n = len(X)
     drop = n - keep
@@ -134,7 +103,6 @@ def mean_around_median(X: Tensor, keep: int) -> Tensor:
     classes = [i + 2 if i in outer else (1 if i in (low, high) else 0) for i in range(n)]
 
     def around(xp: Any, rows: list[Any], piece: Tensor) -> Any:
-        from dragfl.aggregates.robust.ordering import halfway
 
         m = halfway(rows[low], rows[high])
         below = [m - rows[i] for i in range(drop)]

@@ -15,30 +15,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from dragfl.aggregates.robust.contract import Weighting, check_count
+from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.krum import mean_of_rows
-from dragfl.aggregates.robust.rule import (
-    Weighting,
-    check_count,
-    everyone,
-    robust_begin,
-    robust_finish,
-    robust_fold,
-    robust_shortage,
-)
+from dragfl.aggregates.robust.rule import robust_rule
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
-from dragfl.types import no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from dragfl.aggregates.robust.gram import Gram
-else:
-    from dragfl.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -81,12 +67,7 @@ class DnC:
         good = (left_out == left_out.min()).nonzero().flatten()
         return Weighting(mean_of_rows(good, n), suspicion)
 
-    init = no_state
-    needs = everyone
-    begin = robust_begin
-    fold = robust_fold
-    finish = robust_finish
-    shortage = robust_shortage
+    init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule
 
 
 def _outlier_scores(X: Tensor) -> Tensor:

@@ -16,32 +16,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dragfl.aggregates.robust.clipping import factors
-from dragfl.aggregates.robust.rule import (
-    Weighting,
-    any_number,
-    everyone,
-    robust_begin,
-    robust_finish,
-    robust_fold,
-    robust_shortage,
-)
+from dragfl.aggregates.robust.clustering import hdbscan, largest
+from dragfl.aggregates.robust.contract import Weighting, any_number
+from dragfl.aggregates.robust.gram import Gram
+from dragfl.aggregates.robust.rule import robust_rule
 from dragfl.arithmetic import EPS
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
-from dragfl.types import no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from dragfl.aggregates.robust.gram import Gram
-else:
-    from dragfl.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -64,7 +51,6 @@ class Flame:
             raise SpecError(f"flame: epsilon={self.epsilon}; give a number above 0, or inf for no noise")
 
     def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
-        from dragfl.aggregates.robust.clustering import hdbscan, largest
 
         away = cosine_distances(gram.dots)
         labels = hdbscan(self.name, away.cpu().numpy(), len(gram) // 2 + 1)
@@ -75,13 +61,8 @@ class Flame:
         weights = torch.where(admitted, clip, 0.0) / admitted.sum()
         return Weighting(weights, away.quantile(0.5, dim=1), sigma * float(median))
 
-    init = no_state
-    needs = everyone
-    begin = robust_begin
-    fold = robust_fold
-    finish = robust_finish
     least = any_number
-    shortage = robust_shortage
+    init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule
 
 
 def cosine_distances(G: Tensor) -> Tensor:

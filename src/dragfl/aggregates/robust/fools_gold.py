@@ -18,18 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from dragfl.aggregates.robust.rule import everyone
+from dragfl.aggregates.robust.gram import blend, dots
+from dragfl.aggregates.robust.rule import whole_cohort
 from dragfl.arithmetic import EPS
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
 from dragfl.types import FederationInfo, Partial, Plan, RoundContext, RoundInputs, State, Updates
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class FoolsGold:
     def __post_init__(self) -> None:
         check_choice("fools_gold", "on_identical", self.on_identical, ("mean", "skip"))
 
-    needs = everyone
+    needs = whole_cohort
 
     def init(self, info: FederationInfo) -> State:
         return Histories()
@@ -62,7 +58,6 @@ class FoolsGold:
         return state
 
     def fold(self, plan: Plan, block: Updates) -> Partial:
-        from dragfl.aggregates.robust.gram import blend, dots
 
         history = block.delta + _known(plan, block)
         end = torch.finfo(history.dtype).max

@@ -13,27 +13,15 @@ most, and no later step raises the sum of distances. With h = n - f honest updat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.rule import (
-    Weighting,
-    any_number,
-    check_count,
-    everyone,
-    robust_begin,
-    robust_finish,
-    robust_fold,
-    robust_shortage,
-)
+from dragfl.aggregates.robust.contract import Weighting, any_number, check_count
+from dragfl.aggregates.robust.gram import Gram
+from dragfl.aggregates.robust.rule import robust_rule
+from dragfl.lazy import Tensor
 from dragfl.schedules import check_range
-from dragfl.types import no_state
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from dragfl.aggregates.robust.gram import Gram
 
 
 @dataclass(frozen=True)
@@ -62,13 +50,8 @@ class GeometricMedian:
                 break
         return Weighting(w, gram.distances(w))
 
-    init = no_state
-    needs = everyone
-    begin = robust_begin
-    fold = robust_fold
-    finish = robust_finish
     least = any_number
-    shortage = robust_shortage
+    init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule
 
 
 def _inverse(distances: Tensor, nu: float) -> Tensor:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+from dragfl.lazy import Tensor, torch
 
 PIECE = 8192  # columns
 DOTS_PIECE = 2048  # columns whose float64 copy stays in cache: 40 rows of it are 0.7 MB

@@ -14,28 +14,14 @@ of an honest one, however far away the others are. Suspicion is the score. Ties 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.rule import (
-    Weighting,
-    check_count,
-    everyone,
-    robust_begin,
-    robust_finish,
-    robust_fold,
-    robust_shortage,
-)
-from dragfl.types import no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from dragfl.aggregates.robust.gram import Gram
-else:
-    from dragfl.lazy import torch
+from dragfl.aggregates.robust.contract import Weighting, check_count
+from dragfl.aggregates.robust.gram import Gram
+from dragfl.aggregates.robust.rule import robust_rule
+from dragfl.lazy import Tensor, torch
 
 
 def krum_scores(squared: Tensor, neighbours: int) -> Tensor:
@@ -82,13 +68,8 @@ class Krum:
         scores = _scores(self, gram, f)
         return Weighting(mean_of_rows(scores.argmin().reshape(1), len(gram)), scores)
 
-    init = no_state
-    needs = everyone
-    begin = robust_begin
-    fold = robust_fold
-    finish = robust_finish
     least = enough_for_krum
-    shortage = robust_shortage
+    init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule
 
 
 @dataclass(frozen=True)
@@ -117,10 +98,5 @@ class MultiKrum:
         m = len(gram) - f if self.m is None else min(self.m, len(gram))
         return Weighting(mean_of_rows(scores.sort(stable=True).indices[:m], len(gram)), scores)
 
-    init = no_state
-    needs = everyone
-    begin = robust_begin
-    fold = robust_fold
-    finish = robust_finish
     least = enough_for_krum
-    shortage = robust_shortage
+    init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule

@@ -15,30 +15,16 @@ occur, each cover by branching on the update with the most far pairs. At most `L
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from dragfl.aggregates.robust.contract import Weighting, check_count, majority
+from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.krum import mean_of_rows
-from dragfl.aggregates.robust.rule import (
-    Weighting,
-    check_count,
-    everyone,
-    majority,
-    robust_begin,
-    robust_finish,
-    robust_fold,
-    robust_shortage,
-)
+from dragfl.aggregates.robust.rule import robust_rule
 from dragfl.errors import Infeasible
-from dragfl.types import no_state
-
-if TYPE_CHECKING:
-    import torch
-
-    from dragfl.aggregates.robust.gram import Gram
-else:
-    from dragfl.lazy import torch
+from dragfl.lazy import torch
 
 LIMIT = 200_000  # branchings, a second or two
 
@@ -63,13 +49,8 @@ class MDA:
         weights = mean_of_rows(torch.tensor(rows, device=gram.X.device), len(gram))
         return Weighting(weights, gram.distances(weights))
 
-    init = no_state
-    needs = everyone
-    begin = robust_begin
-    fold = robust_fold
-    finish = robust_finish
     least = majority
-    shortage = robust_shortage
+    init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule
 
 
 def tightest(distances: np.ndarray, f: int) -> list[int]:

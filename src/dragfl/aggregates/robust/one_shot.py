@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from dragfl.aggregates.robust.bulyan import Bulyan
 from dragfl.aggregates.robust.caf import CAF
 from dragfl.aggregates.robust.clipping import clip_around, factors
+from dragfl.aggregates.robust.contract import check_count, find_shortage
 from dragfl.aggregates.robust.coordinate_wise import MeaMed, Median, TrimmedMean
 from dragfl.aggregates.robust.dnc import DnC
 from dragfl.aggregates.robust.flame import Flame
@@ -23,13 +22,13 @@ from dragfl.aggregates.robust.geometric_median import GeometricMedian
 from dragfl.aggregates.robust.gram import blend, dots, tame
 from dragfl.aggregates.robust.krum import Krum, MultiKrum
 from dragfl.aggregates.robust.mda import MDA
-from dragfl.aggregates.robust.pipeline import apply, made, rows_of
+from dragfl.aggregates.robust.pipeline import apply_parts, rows_of, transform_rows
 from dragfl.aggregates.robust.preaggregation import ARC, NNM, Bucketing
-from dragfl.aggregates.robust.rule import check_count, shortage_of
 from dragfl.aggregates.robust.sign_guard import SignGuard
 from dragfl.arithmetic import finite_rows, row_norms
 from dragfl.arrays import Array, like, matrix, vector
 from dragfl.errors import Infeasible, SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
 
 Rng = np.random.Generator
@@ -49,7 +48,7 @@ def _rows(name: str, updates: Tensor | np.ndarray) -> tuple[Tensor, Tensor, int]
 def _check(part: Any, n: int, lost: int) -> None:
     if getattr(part, "f", 0) is None:
         raise SpecError(f"{part.name}: f is None; give the number of updates assumed to be malicious")
-    if why := shortage_of((part,), n, None, lost, HINT):
+    if why := find_shortage((part,), n, None, lost, HINT):
         raise SpecError(why)
 
 
@@ -60,7 +59,7 @@ def _step(part: Any, updates: Array, rng: Rng | None = None) -> Array:
         return like(X.new_zeros(X.shape[1]), updates)
     _check(part, len(X), lost)
     try:
-        outcome = apply((part,), X, norms, None, lost, np.random.default_rng(0) if rng is None else rng)
+        outcome = apply_parts((part,), X, norms, None, lost, np.random.default_rng(0) if rng is None else rng)
     except Infeasible as error:
         raise SpecError(str(error)) from None
     return like(outcome.step, updates)
@@ -72,8 +71,8 @@ def _mixed(part: Any, updates: Array, rng: Rng | None = None) -> Array:
     if not len(X):
         return like(X, updates)
     _check(part, len(X), lost)
-    rows = rows_of((part,), X, norms, None, lost, np.random.default_rng(0) if rng is None else rng)
-    return like(made(rows), updates)
+    rows = transform_rows((part,), X, norms, None, lost, np.random.default_rng(0) if rng is None else rng)
+    return like(rows_of(rows), updates)
 
 
 def median(updates: Array) -> Array:

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+
+from dragfl.lazy import Tensor, torch
 
 WIDTH = 8192  # columns at a time: a row of it stays in the first cache, 40 of them in the second
 Step = tuple[int, int, bool, bool]  # rows i < j, and whether the smaller and the larger are read later

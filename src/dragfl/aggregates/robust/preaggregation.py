@@ -20,19 +20,13 @@ Each is a matrix P on the rows, so that a chain of them costs one product, and t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.rule import check_count, majority
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from dragfl.aggregates.robust.gram import Gram
-else:
-    from dragfl.lazy import torch
+from dragfl.aggregates.robust.contract import check_count, majority
+from dragfl.aggregates.robust.gram import Gram
+from dragfl.lazy import Tensor, torch
 
 
 @dataclass(frozen=True)

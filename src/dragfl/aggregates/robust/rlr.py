@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from dragfl.aggregates.robust.rule import any_number, check_count, robust_shortage
+from dragfl.aggregates.robust.contract import any_number, check_count, find_shortage
+from dragfl.aggregates.robust.gram import FLOAT32_SAFE
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
 from dragfl.types import (
     FederationInfo,
@@ -29,12 +31,6 @@ from dragfl.types import (
     Updates,
     no_state,
 )
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,9 @@ class RLR:
 
     init = no_state
     least = any_number
-    shortage = robust_shortage
+
+    def shortage(self, n: int) -> str | None:
+        return find_shortage((self,), n, None)
 
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset()
@@ -82,7 +80,6 @@ class RLR:
 
 def _total(block: Updates) -> Tensor:
     """The sum of the updates; in float64 where it may leave float32."""
-    from dragfl.aggregates.robust.gram import FLOAT32_SAFE
 
     safe = float(block.norm.max()) * len(block) <= FLOAT32_SAFE
     return block.delta.sum(0) if safe else block.delta.double().sum(0)

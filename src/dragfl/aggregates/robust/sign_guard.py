@@ -16,31 +16,18 @@ the features from those of the kept ones plus |log(|g_i| / median |g|)|. Needs s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from dragfl.aggregates.robust.clipping import factors
-from dragfl.aggregates.robust.rule import (
-    Weighting,
-    any_number,
-    everyone,
-    robust_begin,
-    robust_finish,
-    robust_fold,
-    robust_shortage,
-)
+from dragfl.aggregates.robust.clustering import k_means, largest, mean_shift
+from dragfl.aggregates.robust.contract import Weighting, any_number
+from dragfl.aggregates.robust.gram import Gram
+from dragfl.aggregates.robust.rule import robust_rule
 from dragfl.arithmetic import EPS
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice, check_range
-from dragfl.types import no_state
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from dragfl.aggregates.robust.gram import Gram
-else:
-    from dragfl.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -68,7 +55,6 @@ class SignGuard:
         check_choice("sign_guard", "cluster", self.cluster, ("mean_shift", "k_means"))
 
     def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
-        from dragfl.aggregates.robust.clustering import k_means, largest, mean_shift
 
         median = gram.norms.quantile(0.5)
         ratio = gram.norms / median.clamp_min(1e-300)
@@ -88,13 +74,8 @@ class SignGuard:
         suspicion = away + ratio.clamp(EPS, 1.0 / EPS).log().abs()
         return Weighting(torch.where(kept, clip, 0.0) / kept.sum(), suspicion)
 
-    init = no_state
-    needs = everyone
-    begin = robust_begin
-    fold = robust_fold
-    finish = robust_finish
     least = any_number
-    shortage = robust_shortage
+    init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule
 
 
 def sign_shares(X: Tensor) -> Tensor:
