@@ -1,4 +1,4 @@
-"""Finding run directories, and putting those that differ only by seed together."""
+"""Find run directories and group those that differ only in their seed."""
 
 from __future__ import annotations
 
@@ -13,93 +13,100 @@ from dragfl.runs.directory import SPEC, Run, load_run
 
 RunLike = Run | Path | str
 
-# These never change what is computed, so runs that differ in them are still repeats of one another.
+# These settings do not change what is computed, so runs that differ only in them are repetitions of each other.
 _SAME_RESULT = ("seed", "name", "checkpoint.", "engine.workers", "engine.executor")
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one experiment under one or several seeds."""
+    """Runs of one experiment with one or several seeds."""
 
-    algorithm: str  # "BR-DRAG"
-    against: str  # "sign_flip", "no attack", or "" where that does not tell it apart
-    settings: str  # what else does: "c=0.5", or ""
-    runs: tuple[Run, ...]  # by seed
+    algorithm: str  # "br_drag"
+    attack_label: str  # "sign_flip", "no attack", or "" where all groups share it
+    settings: str  # other settings that distinguish the group: "c=0.5", or ""
+    runs: tuple[Run, ...]  # in order of their seeds
 
     @property
     def label(self) -> str:
-        """The name that is unique among the groups of a report: "BR-DRAG · sign_flip"."""
-        return labels.SEPARATOR.join(filter(None, (self.algorithm, self.against, self.settings)))
+        """The label that is unique among the groups of a report: "br_drag · sign_flip"."""
+        return labels.SEPARATOR.join(filter(None, (self.algorithm, self.attack_label, self.settings)))
 
     @property
-    def short(self) -> str:
-        """The label among groups under the same attack."""
+    def label_within_attack(self) -> str:
+        """The label that is unique among groups with the same attack."""
         return labels.SEPARATOR.join(filter(None, (self.algorithm, self.settings)))
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The settings all runs of the group share (the seed is the first run's)."""
+        """The settings that all runs of the group share (the seed is that of the first run)."""
         return self.runs[0].spec
 
     @property
     def attack(self) -> str | None:
-        return labels.attack(self.spec)
+        return labels.attack_name(self.spec)
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        return tuple(seed(run) for run in self.runs)
+        return tuple(seed_of(run) for run in self.runs)
 
 
-def seed(run: Run) -> int:
+def seed_of(run: Run) -> int:
     return int(run.spec.get("seed", 0))
 
 
+def shared_value(runs: Sequence[Run], key: str) -> Any:
+    """The value of a dotted setting if all runs have the same one, else None."""
+    values = [labels.flatten(run.spec).get(key) for run in runs]
+    return values[0] if values and all(value == values[0] for value in values) else None
+
+
 def find_runs(runs: RunLike | Sequence[RunLike]) -> list[Run]:
-    """Every run given, each once: run directories, `Run`s, and folders that hold run directories at any depth."""
+    """Every run once, from run directories, `Run`s, and folders that contain run directories at any depth."""
     items = [runs] if isinstance(runs, (Run, Path, str)) else list(runs)
     found: dict[Path, Run] = {}
     for item in items:
         if not isinstance(item, Run) and not Path(item).exists():
-            raise SpecError(f"report: {item}: no such folder; give run directories, or folders that hold some")
-        for run in [item] if isinstance(item, Run) else _at(Path(item)):
+            raise SpecError(f"report: {item}: no such folder; give run directories, or folders that contain some")
+        for run in [item] if isinstance(item, Run) else _load_below(Path(item)):
             found.setdefault(run.path.resolve(), run)
     if not found:
-        looked = ", ".join(str(item) for item in items) or "nothing"
+        searched = ", ".join(str(item) for item in items) or "an empty list"
         raise SpecError(
-            f"report: no run found in {looked}; looked for folders holding {SPEC}, at any depth: "
-            "give a folder that `dragfl run` made, or one that holds such folders"
+            f"report: no run found in {searched}; searched for folders with a {SPEC}, at any depth: "
+            "give a folder that `dragfl run` wrote, or one that contains such folders"
         )
     return list(found.values())
 
 
-def _at(path: Path) -> list[Run]:
+def _load_below(path: Path) -> list[Run]:
     if (path / SPEC).is_file():
         return [load_run(path)]
     return [load_run(spec.parent) for spec in sorted(path.rglob(SPEC))] if path.is_dir() else []
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """Groups in the order in which their first run was given, with labels that tell them apart.
+    """Groups with unique labels, in the order of their first runs.
 
-    Two runs of one experiment *and* one seed are not two samples. They are kept apart, by name or else by folder.
+    Two runs of one experiment with the same seed are not independent samples. They form separate groups, labelled by
+    name or else by folder.
     """
-    buckets = _split(list(runs), _experiment)
-    for apart in (lambda run: run.name, lambda run: str(run.path)):
-        buckets = [part for bucket in buckets for part in (_split(bucket, apart) if _repeats(bucket) else [bucket])]
-    folders = [bucket[0].path for bucket in buckets]
-    brief = len({path.name for path in folders}) == len(folders)
+    groups = _split(list(runs), _experiment_key)
+    for key in (lambda run: run.name, lambda run: str(run.path)):
+        groups = [part for group in groups for part in (_split(group, key) if _repeats_a_seed(group) else [group])]
+    folders = [group[0].path for group in groups]
+    short = len({path.name for path in folders}) == len(folders)
     specs = [
-        {**bucket[0].spec, "folder": path.name if brief else str(path)}
-        for bucket, path in zip(buckets, folders, strict=True)
+        {**group[0].spec, "folder": path.name if short else str(path)}
+        for group, path in zip(groups, folders, strict=True)
     ]
-    named = labels.labels(specs)
-    return [Group(*name, tuple(sorted(bucket, key=seed))) for bucket, name in zip(buckets, named, strict=True)]
+    named = labels.make_labels(specs)
+    return [Group(*label, tuple(sorted(group, key=seed_of))) for group, label in zip(groups, named, strict=True)]
 
 
-def _experiment(run: Run) -> str:
-    """What the run computes, whatever its seed."""
+def _experiment_key(run: Run) -> str:
+    """All settings that change the result, apart from the seed."""
     flat = labels.flatten(run.spec)
-    return repr(sorted((k, labels.text(v)) for k, v in flat.items() if not k.startswith(_SAME_RESULT)))
+    return repr(sorted((k, labels.format_value(v)) for k, v in flat.items() if not k.startswith(_SAME_RESULT)))
 
 
 def _split(runs: Sequence[Run], key: Callable[[Run], str]) -> list[list[Run]]:
@@ -109,5 +116,5 @@ def _split(runs: Sequence[Run], key: Callable[[Run], str]) -> list[list[Run]]:
     return list(parts.values())
 
 
-def _repeats(runs: Sequence[Run]) -> bool:
-    return len({seed(run) for run in runs}) < len(runs)
+def _repeats_a_seed(runs: Sequence[Run]) -> bool:
+    return len({seed_of(run) for run in runs}) < len(runs)

@@ -1,6 +1,7 @@
-"""Short names that tell runs apart: "DRAG", "BR-DRAG · sign_flip", "DRAG · c=0.5".
+"""Short labels that distinguish runs: "drag", "br_drag · sign_flip", "drag · c=0.5".
 
-A label is the algorithm, then the attack where runs differ in it, then as few settings as make it unique.
+A label is the algorithm, then the attack where runs differ in it, then as few settings as make the label unique. It
+is built from the names and settings in the spec alone, so a new algorithm or attack needs no entry here.
 """
 
 from __future__ import annotations
@@ -14,45 +15,9 @@ Flat = dict[str, Any]
 
 SEPARATOR = " · "
 NOT_SET = "—"
+NO_ATTACK = "no attack"
 
-PRETTY = {
-    "drag": "DRAG",
-    "br_drag": "BR-DRAG",
-    "fedavg": "FedAvg",
-    "fedavgm": "FedAvgM",
-    "fedprox": "FedProx",
-    "fltrust": "FLTrust",
-    "scaffold": "SCAFFOLD",
-    "adabest": "AdaBest",
-    "feddyn": "FedDyn",
-    "feddc": "FedDC",
-    "fedcm": "FedCM",
-    "fedexp": "FedExP",
-    "fednova": "FedNova",
-    "fedadam": "FedAdam",
-    "fedyogi": "FedYogi",
-    "fedadagrad": "FedAdagrad",
-    "mime": "Mime",
-    "mimelite": "MimeLite",
-    "krum": "Krum",
-    "multi_krum": "Multi-Krum",
-    "median": "Median",
-    "trimmed_mean": "Trimmed mean",
-    "geometric_median": "Geometric median",
-    "bulyan": "Bulyan",
-    "centered_clipping": "Centered clipping",
-    "norm_clipping": "Norm clipping",
-    "dnc": "DnC",
-    "sign_guard": "SignGuard",
-    "fools_gold": "FoolsGold",
-    "flame": "FLAME",
-    "rlr": "RLR",
-    "mea_med": "MeaMed",
-    "mda": "MDA",
-    "caf": "CAF",
-}
-
-# The settings people think of first come first; a key not listed comes after, by name.
+# Settings that readers look for first; a key that is not listed comes after them, in alphabetical order.
 _ORDER = (
     "data.dataset",
     "data.partition.kind",
@@ -71,7 +36,7 @@ _ORDER = (
     "rounds",
 )
 
-_VALUE_ALONE = ("name", "kind", "dataset", "folder")  # "cifar10" says as much as "dataset=cifar10"
+_VALUE_ONLY = ("name", "kind", "dataset", "folder")  # "cifar10" is as clear as "dataset=cifar10"
 
 
 def flatten(spec: Spec, prefix: str = "") -> Flat:
@@ -85,74 +50,66 @@ def flatten(spec: Spec, prefix: str = "") -> Flat:
     return flat
 
 
-def text(value: Any) -> str:
-    """A setting as it is read aloud: no quotes, true and false as in TOML."""
+def format_value(value: Any) -> str:
+    """A setting as text: strings without quotes, true and false as in TOML."""
     if value is None:
         return NOT_SET
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def algorithm(spec: Spec) -> str:
-    """The algorithm's printed name; a composition without a preset is named by its parts."""
-    table = spec.get("algorithm", {})
-    name = str(table.get("name", "custom"))
-    if name != "custom":
-        return PRETTY.get(name, name.rsplit(":", 1)[-1])
-    parts = [_part(table.get(key)) for key in ("correction", "aggregate", "server")]
-    return " + ".join(p for p in parts if p not in ("", "none", "sgd")) or "custom"
+def short_name(name: str) -> str:
+    """A registry name as it is; `module:Name` and chains of such without their modules."""
+    return "+".join(part.rsplit(":", 1)[-1] for part in name.split("+"))
 
 
-def _part(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "+".join(map(str, value["chain"])) if "chain" in value else str(value.get("name", ""))
-    return "" if value is None else str(value)
+def algorithm_name(spec: Spec) -> str:
+    return short_name(str(spec.get("algorithm", {}).get("name", "unnamed")))
 
 
-def attack(spec: Spec) -> str | None:
-    """The name of the attack, or None where nobody attacks."""
+def attack_name(spec: Spec) -> str | None:
+    """The name of the attack, or None where there are no attackers."""
     table = spec.get("attack") or {}
-    return str(table["name"]) if table.get("name") and table.get("attackers", 1) else None
+    return short_name(str(table["name"])) if table.get("name") and table.get("attackers", 1) else None
 
 
-def labels(specs: Sequence[Spec]) -> list[tuple[str, str, str]]:
-    """(algorithm, attack, settings) of each spec: together unique, and no longer than needed.
+def make_labels(specs: Sequence[Spec]) -> list[tuple[str, str, str]]:
+    """(algorithm, attack, settings) of each spec: unique together, and no longer than needed.
 
-    An attack that several specs share is left out, since it tells nothing apart; where only some are attacked, the
-    others say "no attack".
+    An attack that all specs share is left out; where only some have an attack, the others are labelled "no attack".
     """
-    attacks = [attack(spec) or "no attack" for spec in specs]
-    if len(set(attacks)) == 1 and (len(specs) > 1 or attacks == ["no attack"]):
+    attacks = [attack_name(spec) or NO_ATTACK for spec in specs]
+    if len(set(attacks)) == 1 and (len(specs) > 1 or attacks == [NO_ATTACK]):
         attacks = [""] * len(specs)
-    heads = [(algorithm(spec), name) for spec, name in zip(specs, attacks, strict=True)]
+    heads = [(algorithm_name(spec), attack) for spec, attack in zip(specs, attacks, strict=True)]
     flats = [flatten(spec) for spec in specs]
-    tails: dict[int, list[str]] = {}
+    settings: dict[int, list[str]] = {}
     for head in dict.fromkeys(heads):
-        tails |= _tell_apart(flats, [i for i, other in enumerate(heads) if other == head])
-    return [(*head, SEPARATOR.join(tails[i])) for i, head in enumerate(heads)]
+        settings |= _distinguish(flats, [i for i, other in enumerate(heads) if other == head])
+    return [(*head, SEPARATOR.join(settings[i])) for i, head in enumerate(heads)]
 
 
-def _tell_apart(flats: Sequence[Flat], members: Sequence[int]) -> dict[int, list[str]]:
-    """For each member the settings that tell it from the others: the first that splits them, then on within parts."""
+def _distinguish(flats: Sequence[Flat], members: Sequence[int]) -> dict[int, list[str]]:
+    """The settings that distinguish each member: the first one that splits them, then recursively within the parts."""
     keys = {key for i in members for key in flats[i]} - {"name", "folder"}
-    for key in [*sorted(keys, key=_interest), "name", "folder"] if len(members) > 1 else []:
+    for key in [*sorted(keys, key=_rank), "name", "folder"] if len(members) > 1 else []:
         parts: dict[str, list[int]] = {}
         for i in members:
-            parts.setdefault(text(flats[i].get(key)), []).append(i)
+            parts.setdefault(format_value(flats[i].get(key)), []).append(i)
         if len(parts) > 1:
-            told = {i: tail for part in parts.values() for i, tail in _tell_apart(flats, part).items()}
-            return {i: [_setting(key, flats[i].get(key)), *told[i]] for i in members}
+            rest = {i: found for part in parts.values() for i, found in _distinguish(flats, part).items()}
+            return {i: [_format_setting(key, flats[i].get(key)), *rest[i]] for i in members}
     return {i: [] for i in members}
 
 
-def _interest(key: str) -> tuple[int, str]:
+def _rank(key: str) -> tuple[int, str]:
     rank = next((i for i, prefix in enumerate(_ORDER) if key == prefix or key.startswith(prefix + ".")), len(_ORDER))
     return rank, key
 
 
-def _setting(key: str, value: Any) -> str:
-    """`c=0.5`, `server lr=1.0`, `cifar10`; a setting that is not there is `no c`."""
+def _format_setting(key: str, value: Any) -> str:
+    """`c=0.5`, `server lr=1.0`, `cifar10`; a missing setting is `no c`."""
     *parents, last = key.split(".")
-    if last in _VALUE_ALONE:
-        return text(value) if value is not None else f"no {parents[-1] if parents else last}"
+    if last in _VALUE_ONLY:
+        return format_value(value) if value is not None else f"no {parents[-1] if parents else last}"
     short = f"server {last}" if "server" in parents else last
-    return f"no {short}" if value is None else f"{short}={text(value)}"
+    return f"no {short}" if value is None else f"{short}={format_value(value)}"

@@ -1,17 +1,20 @@
-"""The figures of a report. Each is written as PNG (200 dpi) and PDF; the ones without data are left out.
+"""The figures of a report, each as PNG (200 dpi) and PDF; a figure without data is left out.
 
-dragfl.report.figures.draw(groups, out)     # the figures of runs
-dragfl.report.figures.explain(out)          # the two that explain the attack and the dragging
+dragfl.report.figures.draw_figures(groups, out)          # figures of the runs
+dragfl.report.figures.draw_illustrations(groups, out)    # how attacks and DRAG work, where the runs have them
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragfl.report.extra import require
+from dragfl.errors import SpecError
 from dragfl.report.groups import Group
 
 if TYPE_CHECKING:
@@ -19,22 +22,23 @@ if TYPE_CHECKING:
 
 DPI = 200
 RUN_FIGURES = ("accuracy", "loss", "bytes", "clients", "cosine", "drift")
+ILLUSTRATIONS = ("attack", "dragging")
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure that has not been written yet, and its words."""
+    """A matplotlib figure with its texts."""
 
-    name: str
+    name: str  # of the files
     figure: Figure
     title: str
-    caption: str  # what it shows and how to read it; true of the runs drawn
-    alt: str  # for those who cannot see it
+    caption: str
+    alt: str  # the text for screen readers
 
 
 @dataclass(frozen=True)
-class Written:
-    """A figure on disk."""
+class SavedFigure:
+    """The files of a figure with its texts."""
 
     name: str
     png: Path
@@ -44,39 +48,76 @@ class Written:
     alt: str
 
 
-def draw(groups: Sequence[Group], out: str | Path) -> list[Written]:
-    """Draw everything the runs have data for into `out`; figures of an earlier report that no longer apply go."""
-    require("matplotlib")
+def require_packages(*modules: str) -> None:
+    """Raise an error that names the extra to install if one of these modules is missing."""
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        raise SpecError(
+            f"report: figures need {' and '.join(missing)}, not installed: pip install 'dragfl[report]' "
+            "(the tables of `dragfl.report.summarize_runs` do not need it)"
+        )
+
+
+def draw_figures(groups: Sequence[Group], out: str | Path) -> list[SavedFigure]:
+    """Draw every figure that the runs have data for; remove figures of an earlier report that no longer apply."""
+    require_packages("matplotlib")
     from dragfl.report.figures import clients, curves, drift
-    from dragfl.report.figures.style import look
+    from dragfl.report.figures.style import plot_style
 
-    with look():
-        makers = (curves.accuracy, curves.loss, curves.by_bytes, clients.heat_map, clients.cosines, drift.telemetry)
-        drawings = [drawing for drawing in (make(groups) for make in makers) if drawing is not None]
-        written = [save(drawing, Path(out)) for drawing in drawings]
-    for name in set(RUN_FIGURES) - {figure.name for figure in written}:
+    with plot_style():
+        drawings = [
+            curves.draw_accuracy(groups),
+            curves.draw_loss(groups),
+            curves.draw_accuracy_by_bytes(groups),
+            clients.draw_clients(groups),
+            clients.draw_cosines(groups),
+            drift.draw_drift(groups),
+        ]
+        return _save_figures(drawings, Path(out), RUN_FIGURES)
+
+
+def draw_illustrations(groups: Sequence[Group], out: str | Path) -> list[SavedFigure]:
+    """Draw the effect of an attack on the mean if a run has attackers, and DRAG if a run measures divergence."""
+    require_packages("matplotlib")
+    from dragfl.report.figures import illustrations
+    from dragfl.report.figures.style import plot_style
+
+    attacked = any(group.attack for group in groups)
+    dragged = any("divergence" in line for group in groups for run in group.runs for line in run.clients)
+    with plot_style():
+        drawings = [
+            illustrations.draw_attack() if attacked else None,
+            illustrations.draw_dragging() if dragged else None,
+        ]
+        return _save_figures(drawings, Path(out), ILLUSTRATIONS)
+
+
+def _save_figures(drawings: Sequence[Drawing | None], out: Path, names: Sequence[str]) -> list[SavedFigure]:
+    """Save these figures and remove the other files of these names."""
+    saved = [save_figure(drawing, out) for drawing in drawings if drawing is not None]
+    for name in set(names) - {figure.name for figure in saved}:
         for ending in (".png", ".pdf"):
-            (Path(out) / f"{name}{ending}").unlink(missing_ok=True)
-    return written
+            (out / f"{name}{ending}").unlink(missing_ok=True)
+    return saved
 
 
-def explain(out: str | Path) -> list[Written]:
-    """Draw what an attack does to a mean, and what dragging does to an update, from the library's own arithmetic."""
-    require("matplotlib")
-    from dragfl.report.figures import arrows
-    from dragfl.report.figures.style import look
-
-    with look():
-        return [save(drawing, Path(out)) for drawing in (arrows.attack(), arrows.dragging())]
-
-
-def save(drawing: Drawing, out: Path) -> Written:
-    """PNG and PDF without dates in them, so that the same runs give the same bytes."""
-    from dragfl.report.files import whole
-
+def save_figure(drawing: Drawing, out: Path) -> SavedFigure:
+    """Write PNG and PDF without dates in them, so that the same runs produce the same bytes."""
     png, pdf = out / f"{drawing.name}.png", out / f"{drawing.name}.pdf"
-    with whole(png) as draft:
-        drawing.figure.savefig(draft, dpi=DPI, metadata={"Software": None})
-    with whole(pdf) as draft:
-        drawing.figure.savefig(draft, metadata={"CreationDate": None, "Producer": None, "Creator": None})
-    return Written(drawing.name, png, pdf, drawing.title, drawing.caption, drawing.alt)
+    with replace_file(png) as temporary:
+        drawing.figure.savefig(temporary, dpi=DPI, metadata={"Software": None})
+    with replace_file(pdf) as temporary:
+        drawing.figure.savefig(temporary, metadata={"CreationDate": None, "Producer": None, "Creator": None})
+    return SavedFigure(drawing.name, png, pdf, drawing.title, drawing.caption, drawing.alt)
+
+
+@contextmanager
+def replace_file(path: Path) -> Iterator[Path]:
+    """A temporary path to write to; it replaces `path` at the end and is removed if writing fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{os.getpid()}-{path.name}")  # same ending: matplotlib reads the format from it
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

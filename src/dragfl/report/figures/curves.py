@@ -1,6 +1,6 @@
-"""Accuracy and loss by round, and accuracy by what it cost to send.
+"""Accuracy and loss by round, and accuracy by bytes sent.
 
-Where runs are under different attacks and there are many, each attack has a panel of its own.
+Where there are many groups with different attacks, each attack has a subplot of its own.
 """
 
 from __future__ import annotations
@@ -11,160 +11,150 @@ from statistics import median
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dragfl.report.figures import Drawing
 from dragfl.report.figures.style import (
-    INK,
-    Pen,
-    canvas,
-    count_axis,
-    label_ends,
-    log_axis,
-    pens,
+    LineStyle,
+    label_lines,
+    line_styles,
+    new_figure,
     plot_series,
+    set_accuracy_axis,
+    set_log_axis,
+    set_round_axis,
 )
 from dragfl.report.groups import Group
-from dragfl.report.numbers import bytes_text
-from dragfl.report.series import Points, Series, by_bytes_points, metric, number, series
+from dragfl.report.numbers import format_bytes
+from dragfl.report.series import Points, Series, group_series, parse_number, points_by_bytes, points_by_round
 from dragfl.runs.directory import Run
 
-HEIGHT, PANEL_HEIGHT, NAME_HEIGHT = 3.5, 2.1, 0.28
-TOGETHER, MOST_PANELS = 4, 5  # up to so many groups share a panel; more attacks than this do as well
-OFF_AXIS = 100.0  # a loss this many times the loss at the start is off the axis
+HEIGHT, SUBPLOT_HEIGHT, LABEL_HEIGHT = 3.5, 2.1, 0.28  # inches
+MAX_GROUPS_TOGETHER, MAX_SUBPLOTS = 4, 5
+LOSS_LIMIT = 100.0  # the loss axis ends at this multiple of the first loss
 
-Line = tuple[Group, Series, Pen]
+Line = tuple[Group, Series, LineStyle]
 
 
-def accuracy(groups: Sequence[Group]) -> Drawing | None:
+def draw_accuracy(groups: Sequence[Group]) -> Drawing | None:
     """Test accuracy by round."""
-    lines = _lines(groups, metric("accuracy"))
+    lines = _make_lines(groups, points_by_round("accuracy"))
     if not lines:
         return None
-    figure = _panels(groups, lines, lambda ax: _accuracy_axis(ax, groups), target=shared_target(groups))
-    count_axis(figure.axes[-1])
-    caption = "Test accuracy at the evaluated rounds." + band_words(groups) + _target_words(groups)
-    return Drawing("accuracy", figure, "Test accuracy by round", caption, f"Line chart. {_ends(lines)}")
+    target = _shared_target(groups)
+    figure = _draw_lines(groups, lines, lambda ax: set_accuracy_axis(ax, target), target=target)
+    set_round_axis(figure.axes[-1])
+    caption = "Test accuracy of the evaluated rounds." + _note(groups, lines)
+    caption += "" if target is None else " Dotted: the target accuracy."
+    return Drawing("accuracy", figure, "Test accuracy by round", caption, f"Line chart. {_final_values(lines)}")
 
 
-def by_bytes(groups: Sequence[Group]) -> Drawing | None:
+def draw_accuracy_by_bytes(groups: Sequence[Group]) -> Drawing | None:
     """Test accuracy by bytes sent so far, in both directions."""
-    lines = _lines(groups, by_bytes_points("accuracy"))
+    lines = _make_lines(groups, points_by_bytes("accuracy"))
     if not lines:
         return None
-    figure = _panels(groups, lines, lambda ax: _accuracy_axis(ax, groups), target=shared_target(groups))
+    target = _shared_target(groups)
+    figure = _draw_lines(groups, lines, lambda ax: set_accuracy_axis(ax, target), target=target)
     bottom = figure.axes[-1]
-    bottom.set_xlabel("sent so far, up and down, all clients together")
-    bottom.xaxis.set_major_formatter(FuncFormatter(lambda x, _: bytes_text(x)))
+    bottom.set_xlabel("bytes sent so far, up and down, all clients")
+    bottom.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_bytes(x)))
     bottom.xaxis.set_major_locator(MaxNLocator(6))
-    caption = "What the accuracy cost in communication, down to the clients and up from them." + band_words(groups)
-    return Drawing("bytes", figure, "Test accuracy by bytes sent", caption, f"Line chart. {_ends(lines)}")
+    caption = "Test accuracy by communication from and to the clients." + _note(groups, lines)
+    return Drawing("bytes", figure, "Test accuracy by bytes sent", caption, f"Line chart. {_final_values(lines)}")
 
 
-def loss(groups: Sequence[Group]) -> Drawing | None:
-    """Test loss by round; a loss that explodes leaves the axis instead of flattening all others."""
-    starts = [points[0][1] for group in groups for run in group.runs if (points := metric("loss")(run))]
+def draw_loss(groups: Sequence[Group]) -> Drawing | None:
+    """Test loss by round; an exploding loss leaves the axis, so that the other curves stay visible."""
+    starts = [points[0][1] for group in groups for run in group.runs if (points := points_by_round("loss")(run))]
     if not starts:
         return None
-    cap = OFF_AXIS * max(median(starts), 1e-12)
-    lines = _lines(groups, lambda run: _numbers(run, cap))
-    values = [y for _, s, _ in lines for y in (*s.low, *s.high, *(y for part in s.loose for _, y in part))]
-    log, exploded = min(values) > 0 and max(values) > 10 * min(values), max(values) > cap
+    limit = LOSS_LIMIT * max(median(starts), 1e-12)
+    lines = _make_lines(groups, lambda run: _loss_points(run, 1e6 * limit))
+    values = [y for _, s, _ in lines for y in (*s.low, *s.high, *(y for part in s.single for _, y in part))]
+    log, exploded = min(values) > 0 and max(values) > 10 * min(values), max(values) > limit
 
-    def axis(ax: Axes) -> None:
+    def set_axis(ax: Axes) -> None:
         ax.set_ylabel("test loss" + (" (log scale)" if log else ""))
         if log:
-            log_axis(ax, min(values), min(max(values), cap))
+            set_log_axis(ax, min(values), min(max(values), limit))
         if exploded:
-            ax.set_ylim(top=cap)
+            ax.set_ylim(top=limit)
         elif not log:
             ax.set_ylim(bottom=0)
 
-    figure = _panels(groups, lines, axis)
-    count_axis(figure.axes[-1])
-    caption = "Test loss at the evaluated rounds" + (", on a logarithmic axis." if log else ".")
+    figure = _draw_lines(groups, lines, set_axis)
+    set_round_axis(figure.axes[-1])
+    caption = "Test loss of the evaluated rounds."
     if exploded:
-        caption += f" The axis ends at {cap:.3g}, {OFF_AXIS:g} times the median first loss: a line that leaves it"
-        caption += " is higher, or no longer a finite number."
-    return Drawing("loss", figure, "Test loss by round", caption + band_words(groups), f"Line chart. {caption}")
+        caption += f" The axis ends at {limit:.3g}; a line that leaves it is larger or not finite."
+    return Drawing("loss", figure, "Test loss by round", caption + _note(groups, lines), f"Line chart. {caption}")
 
 
-def _numbers(run: Run, cap: float) -> Points:
-    """The loss curve with what is not a number, and what would overflow a mean, far above the axis."""
-    far = 1e6 * cap
-    seen = [(float(m["round"]), number(m["loss"])) for m in run.metrics if "loss" in m]
-    return [(t, min(value, far) if math.isfinite(value) else far) for t, value in seen]
+def _loss_points(run: Run, largest: float) -> Points:
+    """The loss curve; values that are not finite or would overflow a mean are replaced by `largest`."""
+    values = [(float(m["round"]), parse_number(m["loss"])) for m in run.metrics if "loss" in m]
+    return [(t, min(value, largest) if math.isfinite(value) else largest) for t, value in values]
 
 
-def _apart(groups: Sequence[Group]) -> bool:
-    attacks = {group.against for group in groups}
-    return len(groups) > TOGETHER and 1 < len(attacks) <= MOST_PANELS
+def _split_by_attack(groups: Sequence[Group]) -> bool:
+    attacks = {group.attack_label for group in groups}
+    return len(groups) > MAX_GROUPS_TOGETHER and 1 < len(attacks) <= MAX_SUBPLOTS
 
 
-def _lines(groups: Sequence[Group], points: Callable[[Run], Points]) -> list[Line]:
-    """The curves of the groups that have one, each with its pen."""
-    drawn = zip(groups, pens(groups, apart=_apart(groups)), strict=True)
-    found = [(group, series(group, points), pen) for group, pen in drawn]
-    return [line for line in found if line[1].end is not None]
+def _make_lines(groups: Sequence[Group], points: Callable[[Run], Points]) -> list[Line]:
+    """The groups that have points, each with its series and style."""
+    styles = line_styles(groups, by_attack=_split_by_attack(groups))
+    lines = [(group, group_series(group, points), style) for group, style in zip(groups, styles, strict=True)]
+    return [line for line in lines if line[1].end is not None]
 
 
-def _panels(
-    groups: Sequence[Group], lines: Sequence[Line], axis: Callable[[Axes], None], target: float | None = None
+def _draw_lines(
+    groups: Sequence[Group], lines: Sequence[Line], set_axis: Callable[[Axes], None], target: float | None = None
 ) -> Figure:
-    """Draw the lines in one panel, or one above the other by attack, and write their names at their ends."""
-    apart = _apart(groups)
-    names = list(dict.fromkeys(group.against if apart else "" for group, _, _ in lines))
-    figure = canvas(0.4 + PANEL_HEIGHT * len(names) if len(names) > 1 else max(HEIGHT, NAME_HEIGHT * len(lines)))
-    axes = figure.subplots(len(names), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    members = [[line for line in lines if not apart or line[0].against == name] for name in names]
-    for ax, name, inside in zip(axes, names, members, strict=True):
-        for _, curve, pen in inside:
-            plot_series(ax, curve, pen)
-        ax.set_title(name)
+    """Draw all lines in one plot, or in one subplot for each attack, with labels at their ends."""
+    split = _split_by_attack(groups)
+    attacks = list(dict.fromkeys(group.attack_label if split else "" for group, _, _ in lines))
+    one_plot = len(attacks) == 1
+    figure = new_figure(max(HEIGHT, LABEL_HEIGHT * len(lines)) if one_plot else 0.4 + SUBPLOT_HEIGHT * len(attacks))
+    axes = figure.subplots(len(attacks), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    members = [[line for line in lines if not split or line[0].attack_label == attack] for attack in attacks]
+    for ax, attack, inside in zip(axes, attacks, members, strict=True):
+        for _, series, style in inside:
+            plot_series(ax, series, style)
+        ax.set_title(attack)
         ax.margins(x=0.01)
-    for ax in axes:  # after all lines, since the panels share their limits
-        axis(ax)
+    for ax in axes:  # after all lines, since the subplots share their limits
+        set_axis(ax)
     figure.draw_without_rendering()
     for ax, inside in zip(axes, members, strict=True):
-        shown = [group.short if apart else group.label for group, _, _ in inside]
-        label_ends(ax, [curve.end for _, curve, _ in inside], [pen for _, _, pen in inside], shown, target=target)
+        names = [group.label_within_attack if split else group.label for group, _, _ in inside]
+        ends, styles = [series.end for _, series, _ in inside], [style for _, _, style in inside]
+        label_lines(ax, ends, styles, names, target=target)
     return figure
 
 
-def _accuracy_axis(ax: Axes, groups: Sequence[Group]) -> None:
-    """Percent, never beyond 100, and a hairline at the target that all runs share."""
-    ax.set_ylabel("test accuracy")
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
-    low, high = ax.get_ylim()
-    target = shared_target(groups)
-    if target is not None:
-        low, high = min(low, target - 0.02), max(high, target + 0.02)
-        ax.axhline(target, color=INK, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
-    ax.set_ylim(max(0.0, low), min(1.0, high))
-
-
-def shared_target(groups: Sequence[Group]) -> float | None:
+def _shared_target(groups: Sequence[Group]) -> float | None:
     targets = {group.spec.get("target_accuracy") for group in groups}
     only = targets.pop() if len(targets) == 1 else None
     return None if only is None else float(only)
 
 
-def band_words(groups: Sequence[Group]) -> str:
-    """How seeds and unfinished runs are drawn, where there are any."""
-    words = ""
+def line_note(groups: Sequence[Group], styles: Sequence[LineStyle]) -> str:
+    """How several seeds and unfinished runs are drawn, where there are any."""
+    note = ""
     if any(len(group.runs) > 1 for group in groups):
-        banded = all(pen.band for pen in pens(groups, apart=_apart(groups)))
-        bands = ", bands the range from the lowest to the highest seed." if banded else "; the table has the spread."
-        words += f" Lines are means over seeds{bands}"
+        bands = all(style.band for style in styles)
+        note += " Lines: means over seeds." + (" Bands: range over seeds." if bands else "")
     if any(not run.finished for group in groups for run in group.runs):
-        words += " Unfinished runs are drawn as far as they have come, thin beside finished ones."
-    return words
+        note += " Thin lines: unfinished runs."
+    return note
 
 
-def _target_words(groups: Sequence[Group]) -> str:
-    return " The dotted line is the target accuracy." if shared_target(groups) is not None else ""
+def _note(groups: Sequence[Group], lines: Sequence[Line]) -> str:
+    return line_note(groups, [style for _, _, style in lines])
 
 
-def _ends(lines: Sequence[Line]) -> str:
-    ends = [(group.label, curve.end) for group, curve, _ in lines]
+def _final_values(lines: Sequence[Line]) -> str:
+    ends = [(group.label, series.end) for group, series, _ in lines]
     return "; ".join(f"{label} ends at {100 * end[1]:.1f} %" for label, end in ends if end) + "."

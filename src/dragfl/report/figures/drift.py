@@ -1,4 +1,4 @@
-"""How far the server's step and the clients' updates agree, round by round."""
+"""How much the server step, the reference and the client updates agree, by round."""
 
 from __future__ import annotations
 
@@ -8,64 +8,75 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 
 from dragfl.report.figures import Drawing
-from dragfl.report.figures.curves import band_words
-from dragfl.report.figures.style import canvas, count_axis, label_ends, log_axis, pens, plot_series
+from dragfl.report.figures.curves import line_note
+from dragfl.report.figures.style import (
+    LineStyle,
+    label_lines,
+    line_styles,
+    new_figure,
+    plot_series,
+    set_log_axis,
+    set_round_axis,
+)
 from dragfl.report.groups import Group
-from dragfl.report.series import Series, metric, series, smooth
+from dragfl.report.series import Series, group_series, points_by_round, running_mean
 
-PANELS = {
-    "step_ratio": ("Length of the step", "|Δ| / |mean update|"),
-    "reference_cosine": ("Reference and mean update", "cosine"),
-    "pairwise_cosine": ("Among the aggregated updates", "mean pairwise cosine"),
+# metric -> (title, unit, caption)
+METRICS = {
+    "step_ratio": (
+        "Length of the server step",
+        "|Δ| / |mean update|",
+        "Length of the server step relative to the mean of all updates; 1 for FedAvg.",
+    ),
+    "reference_cosine": (
+        "Reference and mean update",
+        "cosine",
+        "Cosine between the reference direction and that mean, for rules with a reference.",
+    ),
+    "pairwise_cosine": (
+        "Pairs of aggregated updates",
+        "mean pairwise cosine",
+        "Mean cosine between pairs of updates as the rule averages them.",
+    ),
 }
 
 
-def telemetry(groups: Sequence[Group]) -> Drawing | None:
-    """Step ratio, cosine of the reference with the mean update, and mean pairwise cosine, one above the other."""
-    found = {key: [series(group, metric(key)) for group in groups] for key in PANELS}
-    found = {key: lines for key, lines in found.items() if any(line.end for line in lines)}
-    if not found:
+def draw_drift(groups: Sequence[Group]) -> Drawing | None:
+    """One subplot for each of the metrics that the runs have."""
+    series = {key: [group_series(group, points_by_round(key)) for group in groups] for key in METRICS}
+    series = {key: lines for key, lines in series.items() if any(line.end for line in lines)}
+    if not series:
         return None
-    length = max(len(line.x) for lines in found.values() for line in lines)
-    window = 2 * (length // 80) + 1
-    figure = canvas(0.5 + 1.85 * len(found))
-    axes = figure.subplots(len(found), 1, sharex=True, squeeze=False)[:, 0]
-    drawn = [[_smoothed(line, window) for line in lines] for lines in found.values()]
-    for ax, key, lines in zip(axes, found, drawn, strict=True):
-        _panel(ax, key, lines, groups)
-    count_axis(axes[-1])
+    window = 2 * (max(len(line.x) for lines in series.values() for line in lines) // 80) + 1
+    figure = new_figure(0.5 + 1.85 * len(series))
+    axes = figure.subplots(len(series), 1, sharex=True, squeeze=False)[:, 0]
+    smoothed = {key: [_smooth(line, window) for line in lines] for key, lines in series.items()}
+    styles = line_styles(groups)
+    for ax, (key, lines) in zip(axes, smoothed.items(), strict=True):
+        _draw_metric(ax, key, lines, styles)
+    set_round_axis(axes[-1])
     figure.draw_without_rendering()
-    names = [group.label for group in groups]
-    for ax, lines in zip(axes, drawn, strict=True):
-        label_ends(ax, [line.end for line in lines], pens(groups), names)
-    smoothed = f" Running means over {window} rounds." if window > 1 else ""
-    caption = _words(list(found)) + smoothed + band_words(groups)
+    for ax, lines in zip(axes, smoothed.values(), strict=True):
+        label_lines(ax, [line.end for line in lines], styles, [group.label for group in groups])
+    caption = " ".join(METRICS[key][2] for key in series)
+    caption += f" Running means over {window} rounds." if window > 1 else ""
+    caption += line_note(groups, styles)
     return Drawing("drift", figure, "Drift telemetry", caption, "Line charts by round. " + caption)
 
 
-def _panel(ax: Axes, key: str, lines: Sequence[Series], groups: Sequence[Group]) -> None:
-    title, unit = PANELS[key]
-    for line, pen in zip(lines, pens(groups), strict=True):
-        plot_series(ax, line, pen)
-    ax.set_title(title)
+def _draw_metric(ax: Axes, key: str, lines: Sequence[Series], styles: Sequence[LineStyle]) -> None:
+    title, unit, _ = METRICS[key]
+    for line, style in zip(lines, styles, strict=True):
+        plot_series(ax, line, style)
     ax.set_ylabel(unit)
     ax.margins(x=0.01)
     values = [value for line in lines for value in (*line.low, *line.high) if value > 0]
     if key == "step_ratio" and values and max(values) > 30 * min(values):
-        log_axis(ax, min(values), max(values))
-        ax.set_title(title + " (log scale)")
+        set_log_axis(ax, min(values), max(values))
+        title += " (log scale)"
+    ax.set_title(title)
 
 
-def _smoothed(line: Series, window: int) -> Series:
-    mean, low, high = (smooth(values, window) for values in (line.mean, line.low, line.high))
+def _smooth(line: Series, window: int) -> Series:
+    mean, low, high = (running_mean(values, window) for values in (line.mean, line.low, line.high))
     return replace(line, mean=mean, low=low, high=high)
-
-
-def _words(keys: Sequence[str]) -> str:
-    said = {
-        "step_ratio": "The length of the step beside that of the plain mean of all updates (1: as in FedAvg)",
-        "reference_cosine": "the cosine between the reference direction and that mean, where the rule has a reference",
-        "pairwise_cosine": "the mean cosine between pairs of the updates as they enter the mean, after dragging",
-    }
-    text = "; ".join(said[key] for key in keys)
-    return text[0].upper() + text[1:] + "."

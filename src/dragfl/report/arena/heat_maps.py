@@ -1,0 +1,193 @@
+"""Heat maps of defences by attacks: final accuracy, accuracy drop, and detection of attackers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Colormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import PercentFormatter
+
+from dragfl.report.arena.results import WITHOUT_ATTACK, Entry, Matrix
+from dragfl.report.arena.tables import attack_label, defence_label, format_entry, table_marks, wrap_label
+from dragfl.report.figures import Drawing
+from dragfl.report.figures.style import INK, WIDTH, new_figure
+
+COLUMN_GAP = 0.22  # before a separate column, in cells
+ROW_HEIGHT = 0.27  # inches
+MAX_UPRIGHT = 11  # with more columns their names are rotated
+DARK = 0.42  # below this luminance the text is white
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value determines the colour; without one the cell is hatched."""
+
+    value: float | None
+    text: str
+    framed: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    separate: bool = False  # has a gap before it
+    bold: bool = False
+
+
+def draw_heat_maps(matrix: Matrix, suffix: str) -> list[Drawing]:
+    """The heat maps that have data; `suffix` distinguishes the files of several matrices."""
+    drawings = [draw_accuracy(matrix, suffix), draw_accuracy_drop(matrix, suffix), draw_detection(matrix, suffix)]
+    return [drawing for drawing in drawings if drawing is not None]
+
+
+def draw_accuracy(matrix: Matrix, suffix: str = "") -> Drawing:
+    """Final accuracy without attack, under every attack, and in the worst case."""
+    attacks = (WITHOUT_ATTACK, *matrix.attacks)
+    columns = [Column(attack_label(attack), separate=j == 1) for j, attack in enumerate(attacks)]
+    columns.append(Column("worst case", separate=True, bold=True))
+
+    def cell(defence: str, j: int) -> Cell:
+        worst = matrix.worst_attack(defence)
+        attack = worst if j == len(attacks) else attacks[j]
+        entry = Entry() if attack is None else matrix.entries[defence, attack]
+        text = "—" if attack is None else format_entry(entry, std=False)
+        return Cell(entry.value, text, framed=j < len(attacks) and attack == worst)
+
+    figure = _draw_heat_map(
+        matrix, matrix.defences, columns, cell, colormaps["viridis"], Normalize(0, 1), "test accuracy, %", percent=True,
+        foot="Framed: the worst attack of the row. ",
+    )  # fmt: skip
+    caption = "Test accuracy of the last evaluated round, mean over seeds. Rows are sorted by the worst case."
+    worst = {d: value for d in matrix.defences if (value := matrix.worst_accuracy(d)) is not None}
+    alt = "; ".join(f"{defence_label(matrix, d)} {100 * value:.0f} %" for d, value in worst.items())
+    return Drawing(f"arena-accuracy{suffix}", figure, "Final accuracy, %", caption, f"Heat map. Worst case: {alt}.")
+
+
+def draw_accuracy_drop(matrix: Matrix, suffix: str = "") -> Drawing | None:
+    """Accuracy of a defence without attack minus its accuracy under an attack, in points."""
+    drops = {(d, a): matrix.accuracy_drop(d, a) for d in matrix.defences for a in matrix.attacks}
+    known = {place: drop for place, drop in drops.items() if drop is not None}
+    if not known:
+        return None
+    columns = [*(Column(attack_label(a)) for a in matrix.attacks), Column("largest", separate=True, bold=True)]
+
+    def cell(defence: str, j: int) -> Cell:
+        if j == len(matrix.attacks):
+            drop = max((known[defence, a] for a in matrix.attacks if (defence, a) in known), default=None)
+            return Cell(drop, "" if drop is None else _format_points(drop))
+        entry, drop = matrix.entries[defence, matrix.attacks[j]], drops[defence, matrix.attacks[j]]
+        if drop is None:
+            return Cell(None, format_entry(entry, std=False) if entry.value is None else "—")
+        return Cell(drop, _format_points(drop) + (" ×" if entry.diverged else ""))
+
+    figure = _draw_heat_map(
+        matrix, matrix.defences, columns, cell, colormaps["magma_r"],
+        Normalize(0, max(0.2, *known.values()), clip=True), "points", percent=True,
+    )  # fmt: skip
+    defence, attack = max(known, key=lambda place: known[place])
+    alt = f"Heat map. Largest drop: {_format_points(known[defence, attack])} points, {defence} under {attack}."
+    caption = "Accuracy of the same defence without attack minus its accuracy under the attack, in points."
+    return Drawing(f"arena-loss{suffix}", figure, "Accuracy drop, points", caption, alt)
+
+
+def draw_detection(matrix: Matrix, suffix: str = "") -> Drawing | None:
+    """Area under the ROC curve of the suspicion score."""
+    scores = {place: entry.auc for place, entry in matrix.entries.items() if entry.auc is not None}
+    scored = [d for d in matrix.defences if any((d, attack) in scores for attack in matrix.attacks)]
+    if not scored:
+        return None
+
+    def cell(defence: str, j: int) -> Cell:
+        place = defence, matrix.attacks[j]
+        if place in scores:
+            return Cell(scores[place], f"{scores[place]:.2f}")
+        entry = matrix.entries[place]
+        return Cell(None, "—" if entry.runs else format_entry(entry, std=False))
+
+    columns = [Column(attack_label(a)) for a in matrix.attacks]
+    figure = _draw_heat_map(matrix, scored, columns, cell, colormaps["RdBu"], Normalize(0, 1), "AUC")
+    caption = (
+        "Probability that an attacker has a higher suspicion score than an honest client of the same round "
+        "(AUC; ties count half). 1: all attackers detected, 0.5: chance."
+    )
+    unscored = [defence_label(matrix, d) for d in matrix.defences if d not in scored]
+    caption += f" No suspicion score: {', '.join(unscored)}." if unscored else ""
+    defence, attack = max(scores, key=lambda place: scores[place])
+    alt = f"Heat map. Highest AUC: {scores[defence, attack]:.2f}, {defence} under {attack}."
+    return Drawing(f"arena-auc{suffix}", figure, "Detection of attackers: AUC", caption, alt)
+
+
+def _format_points(value: float) -> str:
+    text = f"{100 * value:.1f}"
+    return "0.0" if text == "-0.0" else text.replace("-", "−")
+
+
+def _draw_heat_map(
+    matrix: Matrix,
+    defences: Sequence[str],
+    columns: Sequence[Column],
+    cell: Callable[[str, int], Cell],
+    colours: Colormap,
+    norm: Normalize,
+    scale: str,
+    *,
+    percent: bool = False,
+    foot: str = "",
+) -> Figure:
+    """Draw a row for each defence, with a colour bar named `scale` and the meaning of the marks below."""
+    upright = len(columns) <= MAX_UPRIGHT
+    names = [wrap_label(column.name) if upright else column.name for column in columns]
+    head = 0.13 * max(name.count("\n") + 1 for name in names) if upright else 0.85
+    notes = wrap(foot + table_marks(matrix), 125)
+    height = 0.35 + head + (0.13 * (len(notes) + 1) if notes else 0.0) + ROW_HEIGHT * len(defences)
+    figure = new_figure(height, WIDTH * max(1.0, (len(columns) + 3) / (MAX_UPRIGHT + 3)))
+    ax = figure.subplots()
+    lefts = [j + COLUMN_GAP * sum(c.separate for c in columns[: j + 1]) for j in range(len(columns))]
+    for i, defence in enumerate(defences):
+        for j, left in enumerate(lefts):
+            _draw_cell(ax, left, i, cell(defence, j), colours, norm, bold=columns[j].bold)
+    ax.set_xlim(-0.02, lefts[-1] + 1.02)
+    ax.set_ylim(len(defences) + 0.02, -0.02)
+    ax.xaxis.tick_top()
+    ax.set_xticks([left + 0.5 for left in lefts], names)
+    ax.set_yticks([i + 0.5 for i in range(len(defences))], [defence_label(matrix, d) for d in defences])
+    for label, column in zip(ax.get_xticklabels(), columns, strict=True):
+        label.set_fontweight("bold" if column.bold else "normal")
+        if not upright:
+            label.set(rotation=50, ha="left", rotation_mode="anchor")
+    ax.tick_params(length=0, pad=3, labelcolor=INK)
+    ax.tick_params(axis="y", labelsize=8)
+    ax.grid(False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    bar = figure.colorbar(ScalarMappable(norm, colours), ax=ax, pad=0.015, aspect=22, fraction=0.03)
+    bar.set_label(scale, fontsize=7.5)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=2, labelsize=7)
+    if percent:
+        bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=""))
+    if notes:
+        figure.supxlabel("\n".join(notes), x=0.01, ha="left", fontsize=7, color="#555555")
+    return figure
+
+
+def _draw_cell(ax: Axes, left: float, row: int, cell: Cell, colours: Colormap, norm: Normalize, *, bold: bool) -> None:
+    box = Rectangle((left + 0.015, row + 0.02), 0.97, 0.96, linewidth=0)
+    if cell.value is None:
+        box.set(facecolor="#F7F7F7", edgecolor="#DDDDDD", hatch="////")
+        ink = "#6A6A6A"
+    else:
+        red, green, blue, _ = colour = colours(norm(cell.value))
+        box.set(facecolor=colour)
+        ink = "white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < DARK else "#111111"
+    ax.add_patch(box)
+    if cell.framed:
+        ax.add_patch(Rectangle((left + 0.05, row + 0.1), 0.9, 0.8, fill=False, edgecolor=ink, linewidth=1.1))
+    weight = "bold" if bold else "normal"
+    ax.text(left + 0.5, row + 0.52, cell.text, ha="center", va="center", fontsize=7.5, color=ink, fontweight=weight)

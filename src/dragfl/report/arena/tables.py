@@ -1,0 +1,146 @@
+"""The accuracy matrix of an arena as a table, and its key numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from dragfl.report.arena.results import WITHOUT_ATTACK, ArenaResults, Entry, Matrix
+from dragfl.report.groups import shared_value
+from dragfl.report.labels import NO_ATTACK, format_value, short_name
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+TRUSTED = "†"
+
+
+def attack_label(attack: str) -> str:
+    return NO_ATTACK if attack == WITHOUT_ATTACK else short_name(attack)
+
+
+def defence_label(matrix: Matrix, defence: str) -> str:
+    """The name of a defence, with a mark if it uses trusted data."""
+    return short_name(defence) + (f" {TRUSTED}" if defence in matrix.trusted else "")
+
+
+def wrap_label(label: str) -> str:
+    """A label in several short lines, for a narrow column; lines end at spaces and underscores."""
+    return "\n".join(wrap(label.replace("_", "_ "), 8, break_long_words=False)).replace("_ ", "_")
+
+
+def arena_title(results: ArenaResults) -> str:
+    matrix, dataset = results.matrices[0], shared_value(results.runs, "data.dataset")
+    title = f"Arena: {len(matrix.defences)} defences, {len(matrix.attacks)} attacks"
+    return title if dataset is None else f"{title}, {format_value(dataset)}"
+
+
+def arena_facts(results: ArenaResults) -> list[tuple[str, str]]:
+    """What was run and the best worst-case accuracy, as (name, value) pairs."""
+    facts = [("runs", str(len(results.runs)))]
+    facts += [("not finished", str(results.unfinished))] if results.unfinished else []
+    shared = {"rounds": "rounds", "clients": "clients.total"}
+    facts += [(n, format_value(v)) for n, key in shared.items() if (v := shared_value(results.runs, key)) is not None]
+    facts.append(("seeds", str(len(results.seeds))))
+    defences = results.matrices[0].defences
+    trusted = results.matrices[0].trusted
+    for name, among in (
+        ("best worst case", defences),
+        ("without trusted data", [d for d in defences if d not in trusted]),
+    ):
+        if (best := _best_worst_case(results, among)) and (name != "without trusted data" or trusted & set(defences)):
+            facts.append((name, best))
+    return facts
+
+
+def _best_worst_case(results: ArenaResults, defences: Sequence[str]) -> str:
+    """The highest worst-case accuracy over all attacks, partitions and numbers of attackers; "" if none is known."""
+    cases = []
+    for defence in defences:
+        worst = [(v, defence, m) for m in results.matrices if (v := m.worst_accuracy(defence)) is not None]
+        if len(worst) == len(results.matrices):
+            cases.append(min(worst, key=lambda case: case[0]))
+    if not cases:
+        return ""
+    value, defence, matrix = max(cases, key=lambda case: case[0])
+    attack = attack_label(matrix.worst_attack(defence) or "")
+    return f"{100 * value:.1f} % ({defence_label(matrix, defence)}, {attack}, {matrix.heading})"
+
+
+def summarize_arena(results: ArenaResults) -> str:
+    """The key numbers in one line."""
+    return "; ".join(f"{name}: {value}" for name, value in arena_facts(results))
+
+
+def missing_cells(results: ArenaResults) -> list[tuple[str, str, str]]:
+    """(defence, attacks, reason) of the cells without a run; attacks with the same reason are together."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for defence, attack, entry in results.entries:
+        if entry.reason:
+            found.setdefault((defence, entry.reason), []).append(attack_label(attack))
+    return [(short_name(d), ", ".join(dict.fromkeys(attacks)), reason) for (d, reason), attacks in found.items()]
+
+
+def format_entry(entry: Entry, *, std: bool = True) -> str:
+    """`87.3`, `87.3 ± 0.4`, `9.8 ×` if a run diverged, `n/a`, `…` if it has not finished."""
+    if entry.reason:
+        return "n/a"
+    mark = " ×" if entry.diverged else ""
+    if entry.accuracy is None:
+        return mark.strip() or "…"
+    return (entry.accuracy.format_percent() if std else f"{100 * entry.accuracy.mean:.1f}") + mark
+
+
+def format_matrix(matrix: Matrix, *, std: bool = True) -> tuple[list[str], list[list[str]]]:
+    """(column names, lines of cells) of the final accuracy in percent; the last column is the worst case."""
+    columns = ["defence", *map(attack_label, (WITHOUT_ATTACK, *matrix.attacks)), "worst"]
+    lines = []
+    for defence in matrix.defences:
+        worst = matrix.worst_attack(defence)
+        cells = [format_entry(matrix.entries[defence, attack], std=std) for attack in (WITHOUT_ATTACK, *matrix.attacks)]
+        last = "n/a" if worst is None else format_entry(matrix.entries[defence, worst], std=std)
+        lines.append([defence_label(matrix, defence), *cells, last])
+    return columns, lines
+
+
+def rich_tables(matrix: Matrix, width: int = 100) -> list[Table]:
+    """The accuracy matrix for a terminal, split into several tables if it is too wide; means only."""
+    columns, lines = format_matrix(matrix, std=False)
+    widths = [max(map(len, [*wrap_label(n).split("\n"), *(line[j] for line in lines)])) for j, n in enumerate(columns)]
+    last = len(columns) - 1
+    available = width - widths[0] - 1 - widths[last]
+    blocks: list[list[int]] = [[]]
+    for j in range(1, last):
+        if blocks[-1] and sum(widths[i] + 1 for i in [*blocks[-1], j]) > available:
+            blocks.append([])
+        blocks[-1].append(j)
+    tables = [_rich_table(columns, lines, (0, *block, last)) for block in blocks]
+    tables[0].title, tables[0].title_justify = f"Final accuracy, %: {matrix.heading}", "left"
+    tables[-1].caption, tables[-1].caption_justify = f"Sorted by the worst case. {table_marks(matrix)}".strip(), "left"
+    return tables
+
+
+def _rich_table(columns: Sequence[str], lines: Sequence[Sequence[str]], shown: Sequence[int]) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
+    for j in shown:
+        style = "bold" if columns[j] == "worst" else ""
+        table.add_column(wrap_label(columns[j]), justify="right" if j else "left", style=style, no_wrap=True)
+    for line in lines:
+        table.add_row(*(escape(line[j]) for j in shown), style="dim" if line[-1] == "n/a" else "")
+    return table
+
+
+def table_marks(matrix: Matrix) -> str:
+    """The meaning of the marks in a table or heat map; only those that it has."""
+    entries = matrix.entries.values()
+    marks = {
+        f"{TRUSTED}: uses trusted data.": bool(matrix.trusted & set(matrix.defences)),
+        "×: diverged; accuracy of the last evaluation.": any(entry.diverged for entry in entries),
+        "n/a: the defence does not allow so many attackers.": any(entry.reason for entry in entries),
+        "…: not finished.": any(entry.unfinished for entry in entries),
+    }
+    return " ".join(mark for mark, applies in marks.items() if applies)

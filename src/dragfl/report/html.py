@@ -1,0 +1,134 @@
+"""The HTML page of a report: one self-contained file without scripts, with the figures inside."""
+
+from __future__ import annotations
+
+import shlex
+from base64 import b64encode
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dragfl.errors import SpecError
+from dragfl.report import figures
+from dragfl.report.groups import Group, seed_of, shared_value
+from dragfl.report.labels import NOT_SET, flatten, format_value
+from dragfl.report.tables import Row, format_rows, rounds_completed, summarize_groups, table_note
+from dragfl.runs.directory import SPEC, Run
+
+FIGURES = "figures"
+
+
+def write_page(groups: Sequence[Group], out: Path, *, title: str | None = None) -> Path:
+    """Draw the figures into out/figures, then write out/report.html with them inside."""
+    figures.require_packages("matplotlib", "jinja2")
+    if out.exists() and not out.is_dir():
+        raise SpecError(f"report: {out} is a file; give a folder to write to")
+    rows = summarize_groups(groups)
+    columns, lines = format_rows(rows)
+    common, differing = compare_settings(groups)
+    return write_template(
+        out / "report.html",
+        "page.html.j2",
+        title=title or _title(groups),
+        facts=_facts(groups, rows),
+        columns=columns,
+        lines=lines,
+        rows=rows,
+        note=table_note(rows),
+        figures=figures.draw_figures(groups, out / FIGURES),
+        illustrations=figures.draw_illustrations(groups, out / FIGURES),
+        labels=[group.label for group in groups],
+        common=common,
+        differing=differing,
+        environment=environment(groups),
+        runs=[_describe_run(group, run) for group in groups for run in group.runs],
+    )
+
+
+def write_template(page: Path, template: str, **values: Any) -> Path:
+    """Fill a template of this package and write the page; all values from runs are escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    jinja = Environment(
+        loader=PackageLoader("dragfl.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    jinja.filters |= {"data_uri": _data_uri, "shell": shlex.quote}
+    text = jinja.get_template(template).render(**values)
+    with figures.replace_file(page) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return page
+
+
+def _data_uri(png: Path) -> str:
+    return "data:image/png;base64," + b64encode(png.read_bytes()).decode("ascii")
+
+
+def _title(groups: Sequence[Group]) -> str:
+    """`drag, fedavg on digits`."""
+    names = list(dict.fromkeys(group.algorithm for group in groups))
+    algorithms = ", ".join(names) if len(names) <= 4 else f"{len(names)} algorithms"
+    dataset = shared_value(_all_runs(groups), "data.dataset")
+    return algorithms if dataset is None else f"{algorithms} on {format_value(dataset)}"
+
+
+def _facts(groups: Sequence[Group], rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """What was run and the best accuracy, as (name, value) pairs."""
+    runs = _all_runs(groups)
+    shared = {
+        "dataset": "data.dataset",
+        "partition": "data.partition.kind",
+        "clients": "clients.total",
+        "clients per round": "clients.per_round",
+        "attackers": "attack.attackers",
+    }
+    facts = [("runs", str(len(runs)))]
+    for state in ("unfinished", "diverged"):
+        count = sum(len(getattr(row, state)) for row in rows)
+        facts += [(state, str(count))] if count else []
+    facts += [(n, format_value(v)) for n, key in shared.items() if (v := shared_value(runs, key)) is not None]
+    attacks = dict.fromkeys(group.attack for group in groups if group.attack)
+    facts += [("attack", ", ".join(attacks))] if attacks else []
+    best = max((row for row in rows if row.best_accuracy), key=lambda r: r.best_accuracy.mean, default=None)  # type: ignore[union-attr]
+    if best is not None and shared_value(runs, "data.dataset") is not None:
+        facts.append(("best accuracy", f"{best.best_accuracy} ({best.label})"))
+    return facts
+
+
+def _all_runs(groups: Sequence[Group]) -> list[Run]:
+    return [run for group in groups for run in group.runs]
+
+
+def compare_settings(groups: Sequence[Group]) -> tuple[list[tuple[str, str]], list[tuple[str, list[str]]]]:
+    """(settings that all groups share, settings with one value for each group), without names and seeds."""
+    flats = [flatten(group.spec) for group in groups]
+    keys = list(dict.fromkeys(key for flat in flats for key in flat if key not in ("name", "seed")))
+    tables = list(dict.fromkeys(key.split(".")[0] for key in keys))
+    keys.sort(key=lambda key: tables.index(key.split(".")[0]))  # the settings of a table stay together
+    values = {key: [format_value(flat.get(key)) for flat in flats] for key in keys}
+    common = [(key, found[0]) for key, found in values.items() if len(set(found)) == 1]
+    return common, [(key, found) for key, found in values.items() if len(set(found)) > 1]
+
+
+def environment(groups: Sequence[Group]) -> list[tuple[str, str]]:
+    """Versions and machine from every run.json; where runs differ, all values are listed."""
+    flats = [flatten(run.info) for run in _all_runs(groups)]
+    keys = list(dict.fromkeys(key for flat in flats for key in flat if key != "seed"))
+    pairs = [(key, list(dict.fromkeys(format_value(flat.get(key)) for flat in flats))) for key in keys]
+    return [(key, " | ".join(values)) for key, values in pairs if values != [NOT_SET]]
+
+
+def _describe_run(group: Group, run: Run) -> dict[str, str]:
+    """A line of the list of runs: label, name, seed, state, and the spec that repeats the run."""
+    stopped_by = str((run.result or {}).get("stopped_by", "finished"))
+    state = {"rounds": "finished", "target": "stopped at the target"}.get(stopped_by, stopped_by)
+    return {
+        "label": group.label,
+        "name": run.name,
+        "seed": str(seed_of(run)),
+        "state": state if run.finished else f"unfinished, {rounds_completed(run)} rounds so far",
+        "spec": str(run.path / SPEC),
+    }
