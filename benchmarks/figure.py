@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from benchmarks.results import Comparison, Kind, Row
-from dragfl.report.figures.style import BLUE, INK, ORANGE, look
+from dragfl.report.figures.style import BLUE, INK, ORANGE, plot_style
 
 COLOURS: dict[Kind, str] = {"dragfl": BLUE, "floor": "#B9B9B9", "bare": "#5A5A5A", "peer": ORANGE}
 WORDS = {"dragfl": "dragfl", "floor": "floor, one read", "bare": "plain PyTorch", "peer": "other library"}
@@ -31,7 +31,7 @@ def draw(comparisons: Sequence[Comparison], path: Path) -> bool:
     placed = columns(workloads)
     width = len(placed) * (NAMES + BARS + NUMBERS + SPACE) - SPACE + 2 * EDGE
     height = max(sum(map(_height, column)) for column in placed) + LEGEND
-    with look():
+    with plot_style():
         figure = Figure(figsize=(width, height), layout="none")
         for number, column in enumerate(placed):
             x, y = number * (NAMES + BARS + NUMBERS + SPACE) + EDGE + NAMES, height

@@ -30,10 +30,10 @@ def test_end_to_end(
     assert main(words) == 0
     said = capsys.readouterr().out
     assert sum(line.startswith("run ") for line in said.splitlines()) == 6  # 2 x (1 + 2), one line each
-    assert "2 of 6 clients attack" in said and "BR-DRAG †" in said and "worst" in said
+    assert "2 of 6 clients attack" in said and "br_drag †" in said and "worst" in said
     assert said.splitlines()[-1] == "report: arena/small/arena.html"
     page = (tmp_path / "arena" / "small" / "arena.html").read_text()
-    assert "2 defences against 2 attacks on digits" in page
+    assert "Arena on digits" in page and "defences: <b>2</b>" in page and "attacks: <b>2</b>" in page
     assert main(words) == 0
     assert capsys.readouterr().out.count("already finished") == 6
     assert (tmp_path / "arena" / "small" / "arena.html").read_text() == page

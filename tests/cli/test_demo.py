@@ -53,7 +53,7 @@ def test_demo(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) 
     dragfl.load(out / "attack.toml")
 
     monkeypatch.setattr(
-        "dragfl.report.write", lambda runs, folder, title: folder / "report.html"
+        "dragfl.report.write_report", lambda runs, folder, title: folder / "report.html"
     )  # drawn once is enough
     stamp = (out / "runs" / "drift-drag" / "run.json").stat().st_mtime_ns
     assert main(["demo", "--rounds", "1", "--out", str(out), "--quiet"]) == 0, "a second demo starts anew"

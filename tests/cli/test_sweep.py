@@ -13,7 +13,6 @@ import dragfl
 from dragfl import report
 from dragfl.algorithms import PRESETS
 from dragfl.cli import main
-from dragfl.report import labels
 from tests.conftest import kept_bytes, shell
 from tests.runs.processes import lines, started, wait_for_round
 
@@ -52,7 +51,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawn in one test; the others are quicker without."""
-    monkeypatch.setattr("dragfl.report.write", lambda runs, out: Path(out) / "report.html")
+    monkeypatch.setattr("dragfl.report.write_report", lambda runs, out: Path(out) / "report.html")
 
 
 class TestPlain:
@@ -69,7 +68,7 @@ class TestPlain:
             found = re.fullmatch(rf"run {i}/6  {name}  accuracy (\d\.\d{{3}})  \d+\.\d s", line)
             assert found, line
             assert found[1] == f"{result['accuracy']:.3f}"
-        ranked = [row.label for row in report.table("sweeps/grid")]
+        ranked = [row.label for row in report.summarize_runs("sweeps/grid")]
         places = [re.search(rf"^{label}\b", said, re.MULTILINE) for label in ranked]
         starts = [place.start() for place in places if place]
         assert len(starts) == 3
@@ -116,7 +115,7 @@ class TestPlain:
         def missing(runs: object, out: object) -> Path:
             raise dragfl.errors.SpecError("figures need matplotlib")
 
-        monkeypatch.setattr("dragfl.report.write", missing)
+        monkeypatch.setattr("dragfl.report.write_report", missing)
         assert main(["sweep", "grid.toml", "seed=0"]) == 0
         assert capsys.readouterr().out.splitlines()[-1] == "no figures: figures need matplotlib"
 
@@ -174,28 +173,20 @@ def test_interrupted_and_the_same_command_again(tmp_path: Path, spec: Path) -> N
         tables = tomllib.loads((out / name / "spec.toml").read_text())
         whole = dragfl.run(dragfl.load(tables), tmp_path / "whole" / name)
         assert kept_bytes(out / name) == kept_bytes(whole.path)
-    assert [row.seeds for row in report.table(out)] == [(0, 1), (0, 1)]
+    assert [row.seeds for row in report.summarize_runs(out)] == [(0, 1), (0, 1)]
 
 
 class TestReport:
-    def test_every_preset_has_a_name_of_its_own(self) -> None:
-        shown = {name: labels.algorithm({"algorithm": {"name": name}}) for name in PRESETS}
-        assert [name for name, label in shown.items() if label == name] == []
-        assert len(set(shown.values())) == len(PRESETS)
-        for name, label in shown.items():
-            word = "".join(filter(str.isalnum, label.lower()))
-            assert word == name.replace("_", ""), "it is the same word, as people write it"
-
     @pytest.mark.usefixtures("no_figures")
-    def test_many_lines_have_a_pen_each(self) -> None:
-        """Sixteen lines: colours come again with another dash, and only the house's own is thick."""
+    def test_many_lines_have_different_styles(self) -> None:
+        """Sixteen algorithms: colours repeat with another dash pattern, and all lines are thin."""
         style = pytest.importorskip("dragfl.report.figures.style")
         names = [name for name in PRESETS if name not in ("br_drag", "fltrust")][:16]
         main(["sweep", "grid.toml", f"algorithm.name={','.join(names)}", "rounds=1", "--quiet"])
         groups = report.group_runs(report.find_runs("sweeps/grid"))
-        pens = dict(zip([group.algorithm for group in groups], style.pens(groups), strict=True))
-        assert len({(pen.colour, pen.dash) for pen in pens.values()}) == 16
-        assert {name for name, pen in pens.items() if pen.width > 2} == {"DRAG"}
-        assert not any(pen.band for pen in pens.values())
-        few = style.pens(groups[:5])
-        assert all(pen.band and pen.width == 1.7 for pen in few)
+        assert {group.algorithm for group in groups} == set(names)
+        many = style.line_styles(groups)
+        assert len({(line.colour, line.dash) for line in many}) == 16
+        assert not any(line.band for line in many)
+        few = style.line_styles(groups[:5])
+        assert all(line.band for line in few) and few[0].width > many[0].width

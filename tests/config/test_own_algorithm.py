@@ -189,7 +189,7 @@ def test_a_sweep_over_own_and_built_in(folder: Path) -> None:
     assert [run.path.name for run in runs] == [
         "own_algorithm_x_halved-seed0", "own_algorithm_x_gentle-seed0", "fedavg-seed0",
     ]  # fmt: skip
-    assert {row.label for row in dragfl.report.table("out")} == {"halved", "gentle", "FedAvg"}
+    assert {row.label for row in dragfl.report.summarize_runs("out")} == {"halved", "gentle", "fedavg"}
 
 
 @pytest.mark.parametrize(

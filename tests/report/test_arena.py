@@ -1,4 +1,4 @@
-"""Maps of where defences break: what is in the cells, and a page that needs nothing and says what the runs say."""
+"""The matrix of an arena, its tables, figures and page."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from dragfl import report
 from dragfl.errors import DamagedRun
 from dragfl.report import arena
-from dragfl.report.arena import words
-from dragfl.report.arena.names import attack_name, defence_name
+from dragfl.report.arena.tables import arena_facts, format_matrix, missing_cells, wrap_label
 
 from .conftest import write_run
 from .test_page import Reader
@@ -27,7 +27,7 @@ def final(value: float) -> list[float]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four defences, two attacks, two seeds: one cell diverged, one defence cannot be set up, one run is missing."""
+    """Four defences, two attacks, two seeds: one cell diverged, one defence is refused, one run is missing."""
     out = tmp_path_factory.mktemp("arena")
     curves = {
         ("fedavg", "none"): 0.9,
@@ -75,74 +75,75 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(folder: Path) -> arena.Results:
-    return arena.load(folder)
+def results(folder: Path) -> arena.ArenaResults:
+    return arena.load_arena(folder)
 
 
 @pytest.fixture(scope="module")
 def page(folder: Path) -> Path:
-    return arena.write(folder)
+    return report.write_arena_report(folder)
 
 
-def test_worst_over_attacks_and_the_order_of_rows(results: arena.Results) -> None:
+def test_worst_case_and_order_of_rows(results: arena.ArenaResults) -> None:
     """Means over two seeds that differ by 0.02; br_drag under alie has finished one of them."""
     (matrix,) = results.matrices
     assert matrix.defences == ("br_drag", "fedavg", "drag", "krum")  # worst 0.76, 0.21, 0.11, none
-    assert [matrix.worst(d) for d in matrix.defences] == ["sign_flip", "sign_flip", "alie", None]
-    assert matrix.worst_value("br_drag") == pytest.approx(0.76)
-    assert matrix.worst_value("krum") is None
-    assert matrix.lost("fedavg", "sign_flip") == pytest.approx(0.7)
-    assert matrix.lost("krum", "alie") is None
+    assert [matrix.worst_attack(d) for d in matrix.defences] == ["sign_flip", "sign_flip", "alie", None]
+    assert matrix.worst_accuracy("br_drag") == pytest.approx(0.76)
+    assert matrix.worst_accuracy("krum") is None
+    assert matrix.accuracy_drop("fedavg", "sign_flip") == pytest.approx(0.7)
+    assert matrix.accuracy_drop("krum", "alie") is None
 
 
-def test_diverged_missing_and_impossible_cells(results: arena.Results) -> None:
+def test_cells_that_diverged_are_unfinished_or_refused(results: arena.ArenaResults) -> None:
     (matrix,) = results.matrices
-    _, lines = words.grid(matrix)
+    _, lines = format_matrix(matrix)
     assert lines == [
-        ["BR-DRAG †", "81.0 ± 1.4", "76.0 ± 1.4", "79.0", "76.0 ± 1.4"],
-        ["FedAvg", "91.0 ± 1.4", "21.0 ± 1.4", "71.0 ± 1.4", "21.0 ± 1.4"],
-        ["DRAG", "89.0 ± 1.4", "31.0 ± 1.4", "11.0 ± 1.4 ×", "11.0 ± 1.4 ×"],
-        ["Krum", "61.0 ± 1.4", "n/a", "n/a", "n/a"],
+        ["br_drag †", "81.0 ± 1.4", "76.0 ± 1.4", "79.0", "76.0 ± 1.4"],
+        ["fedavg", "91.0 ± 1.4", "21.0 ± 1.4", "71.0 ± 1.4", "21.0 ± 1.4"],
+        ["drag", "89.0 ± 1.4", "31.0 ± 1.4", "11.0 ± 1.4 ×", "11.0 ± 1.4 ×"],
+        ["krum", "61.0 ± 1.4", "n/a", "n/a", "n/a"],
     ]
-    assert results.waiting == 1
-    assert words.reasons(results) == [("Krum against every attack", "krum: f=6 needs at least 15 updates, got 12")]
+    assert results.unfinished == 1
+    assert missing_cells(results) == [("krum", "sign_flip, alie", "krum: f=6 needs at least 15 updates, got 12")]
 
 
-def test_detection_and_cost_are_read_from_the_runs(results: arena.Results) -> None:
-    """The telemetry is real: reversed and tripled updates stand out to rules with a reference; a mean has no score."""
+def test_detection_and_cost_are_read_from_the_runs(results: arena.ArenaResults) -> None:
+    """Updates times -3 have a high suspicion score in rules with a reference; the mean has no score."""
     (matrix,) = results.matrices
     assert matrix.entries["fedavg", "sign_flip"].auc is None
     found = matrix.entries["br_drag", "sign_flip"].auc
     assert found is not None and found > 0.95
-    assert matrix.entries["br_drag", "none"].auc is None  # nobody attacks
-    assert results.seconds("fedavg") == pytest.approx(0.01)
+    assert matrix.entries["br_drag", "none"].auc is None
+    assert results.seconds_per_round("fedavg") == pytest.approx(0.01)
 
 
-def test_the_summary_is_true(results: arena.Results) -> None:
-    told = words.summary(results)
-    assert told.startswith("19 runs of 20 rounds with 12 clients, 2 seeds each; 3 of 12 clients attack.")
-    assert "best worst case is 76.0 %, of BR-DRAG, which is given trusted data, under sign flip." in told
-    assert "Without trusted data it is 21.0 %, of FedAvg." in told
-    assert "2 of 3 defences lose more than half" in told and "1 run not finished." in told
+def test_facts_and_their_one_line_summary(results: arena.ArenaResults) -> None:
+    facts = dict(arena_facts(results))
+    assert (facts["runs"], facts["not finished"], facts["rounds"], facts["clients"]) == ("19", "1", "20", "12")
+    assert facts["seeds"] == "2"
+    assert facts["best worst case"].startswith("76.0 % (br_drag †, sign_flip")
+    assert facts["without trusted data"].startswith("21.0 % (fedavg, sign_flip")
+    assert arena.summarize_arena(results).startswith("defences: 4; attacks: 2; runs: 19; not finished: 1;")
 
 
 def shown(matrix: arena.Matrix, width: int) -> str:
     console = Console(width=width, record=True, file=StringIO())
     for table in arena.rich_tables(matrix, width):
         console.print(table)
-    return console.export_text()
+    return console.export_text().replace("…:", "")  # a mark that the caption explains
 
 
-def test_the_terminal_table_fits(results: arena.Results) -> None:
+def test_a_wide_table_is_split(results: arena.ArenaResults) -> None:
     (matrix,) = results.matrices
     text = shown(matrix, 100)
     assert "11.0 ×" in text and "attack" in text and "…" not in text and "±" not in text
-    assert text.count("BR-DRAG †") == 1
+    assert text.count("br_drag †") == 1
     narrow = shown(matrix, 30)  # a table for the first columns, another for the rest
-    assert narrow.count("BR-DRAG †") == 2 and narrow.count("76.0") == 3 and "…" not in narrow
+    assert narrow.count("br_drag †") == 2 and narrow.count("76.0") == 3 and "…" not in narrow
 
 
-def test_the_page_loads_nothing_and_escapes(page: Path) -> None:
+def test_the_page_loads_nothing_from_outside_and_escapes(page: Path) -> None:
     text = page.read_text()
     seen = Reader(text)
     assert "script" not in seen.tags and "link" not in seen.tags
@@ -151,22 +152,21 @@ def test_the_page_loads_nothing_and_escapes(page: Path) -> None:
     assert "A &lt;quick&gt; look." in text and "needs at least 15 updates" in text
 
 
-def test_figures_are_written_twice(page: Path) -> None:
+def test_every_figure_is_written_as_png_and_pdf(page: Path) -> None:
     names = {"arena-accuracy", "arena-loss", "arena-auc", "arena-roc", "arena-cost"}
     files = {path.name: path.stat().st_size for path in (page.parent / "figures").iterdir()}
     assert set(files) == {f"{name}.{ending}" for name in names for ending in ("png", "pdf")}
     assert all(size > 4000 for size in files.values())
 
 
-def test_another_folder_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_an_arena_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DamagedRun, match="dragfl arena"):
-        arena.load(tmp_path)
+        arena.load_arena(tmp_path)
     (tmp_path / "arena.json").write_text('{"name": 3}')
     with pytest.raises(DamagedRun, match="missing or damaged"):
-        arena.load(tmp_path)
+        arena.load_arena(tmp_path)
 
 
-def test_printed_names() -> None:
-    assert defence_name("arc+nnm+trimmed_mean") == "ARC + NNM + trimmed mean"
-    assert defence_name("multi_krum") == "Multi-Krum" and defence_name("mine:some_rule") == "Some rule"
-    assert attack_name("none") == "no attack" and attack_name("dynamic_label_flip") == "dynamic label flip"
+def test_narrow_column_names_break_at_underscores() -> None:
+    assert wrap_label("dynamic_label_flip") == "dynamic_\nlabel_\nflip"
+    assert wrap_label("no attack") == "no\nattack" and wrap_label("min_max") == "min_max"

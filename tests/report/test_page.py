@@ -1,4 +1,4 @@
-"""The page holds everything, needs nothing, and says only what the runs say."""
+"""The page is self-contained, escapes user strings, and its facts are those of the runs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import dragfl
 from dragfl import report
 from dragfl.errors import SpecError
+from dragfl.report import figures
 
 from .conftest import MakeRun, write_run
 
@@ -19,7 +20,7 @@ NASTY = "<script>alert('x')</script> & \"y\""
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of what is hard: an attack, several seeds, an unfinished run, an exploding loss, nasty names."""
+    """A report with an attack, several seeds, an unfinished run, a loss that is not finite, and names to escape."""
     runs = tmp_path_factory.mktemp("runs")
     for seed in (0, 1):
         write_run(runs / f"drag{seed}", seed=seed, attack="sign_flip")
@@ -27,7 +28,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run(runs / "fedavg", algorithm="fedavg", attack="sign_flip", spec={"name": NASTY})
     metrics = runs / "fedavg" / "metrics.jsonl"
     metrics.write_text(re.sub(r'"loss": [0-9.e+-]+', '"loss": "inf"', metrics.read_text()))
-    return report.write([runs], tmp_path_factory.mktemp("out"), title=NASTY)
+    return report.write_report([runs], tmp_path_factory.mktemp("out"), title=NASTY)
 
 
 class Reader(HTMLParser):
@@ -48,7 +49,7 @@ class Reader(HTMLParser):
             self.alts.append(given.get("alt") or "")
 
 
-def test_the_page_loads_nothing(page: Path) -> None:
+def test_the_page_loads_nothing_from_outside(page: Path) -> None:
     text = page.read_text()
     seen = Reader(text)
     assert "script" not in seen.tags and "link" not in seen.tags and "iframe" not in seen.tags
@@ -63,52 +64,59 @@ def test_user_strings_are_escaped(page: Path) -> None:
     assert "a &lt;small&gt; one" in text  # from run.json
 
 
-def test_every_figure_is_written_twice(page: Path) -> None:
+def test_every_figure_is_written_as_png_and_pdf(page: Path) -> None:
     names = {"accuracy", "loss", "bytes", "clients", "cosine", "drift", "attack", "dragging"}
     files = {path.name: path.stat().st_size for path in (page.parent / "figures").iterdir()}
     assert set(files) == {f"{name}.{ending}" for name in names for ending in ("png", "pdf")}
     assert all(size > 4000 for size in files.values())
 
 
-def test_what_the_page_says_is_true(page: Path) -> None:
+def test_facts_of_the_page(page: Path) -> None:
     text = page.read_text()
-    assert (
-        "4 runs of DRAG, FLTrust and FedAvg on digits" in text or "4 runs of DRAG, FedAvg and FLTrust on digits" in text
-    )
-    assert "3 clients attack (sign_flip)" in text
-    assert "1 run is unfinished" in text and "unfinished, 7 rounds so far" in text
-    assert "no longer a finite number" in text
+    facts = dict(re.findall(r"([a-z][a-z ]*): <b>(.*?)</b>", text))
+    assert facts["runs"] == "4" and facts["unfinished"] == "1"
+    assert facts["dataset"] == "digits" and facts["partition"] == "sorted_shards"
+    assert (facts["attack"], facts["attackers"]) == ("sign_flip", "3")
+    assert "unfinished, 7 rounds so far" in text
+    assert "not finite" in text  # the loss of fedavg
     assert "mean ± standard deviation" in text
     assert re.search(r"dragfl run \S*fltrust/spec\.toml", text)
     assert "2.13.0" in text
 
 
-def test_a_smaller_report_leaves_no_stale_figure(
+def test_illustrations_only_of_what_was_run(make_run: MakeRun, tmp_path: Path) -> None:
+    """No attack illustration without an attack, no DRAG illustration without a divergence."""
+    names = {}
+    for algorithm, attack in (("fedavg", None), ("drag", None), ("fedavg", "sign_flip")):
+        run = make_run(f"{algorithm}-{attack}", algorithm=algorithm, attack=attack, rounds=2)
+        figures.draw_illustrations(report.group_runs([run]), tmp_path)
+        names[algorithm, attack] = {path.stem for path in tmp_path.glob("*.png")}
+    assert names == {("fedavg", None): set(), ("drag", None): {"dragging"}, ("fedavg", "sign_flip"): {"attack"}}
+
+
+def test_figures_of_an_earlier_report_are_removed(
     make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragfl.report.figures.explain", lambda *_: [])
     stale = tmp_path / "figures" / "cosine.png"
     stale.parent.mkdir()
     stale.write_bytes(b"old")
     keep = tmp_path / "figures" / "mine.png"
     keep.write_bytes(b"the user's")
-    page = dragfl.report.write(make_run("one", algorithm="fedavg", rounds=4), tmp_path)
+    page = dragfl.report.write_report(make_run("one", algorithm="fedavg", rounds=4), tmp_path)
     assert page == tmp_path / "report.html"
     assert not stale.exists() and keep.exists()
     assert not list(tmp_path.rglob(".*"))
 
 
-def test_a_failing_write_leaves_the_old_page(
-    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_keeps_the_old_page(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run("one", rounds=4)
     old = tmp_path / "report.html"
     old.write_text("old")
-    monkeypatch.setattr("dragfl.report.figures.draw", lambda *_: [])
-    monkeypatch.setattr("dragfl.report.figures.explain", lambda *_: [])
+    monkeypatch.setattr("dragfl.report.figures.draw_figures", lambda *_: [])
+    monkeypatch.setattr("dragfl.report.figures.draw_illustrations", lambda *_: [])
     monkeypatch.setattr(Path, "write_text", _full_disk)
     with pytest.raises(OSError, match="No space"):
-        report.write(run, tmp_path)
+        report.write_report(run, tmp_path)
     assert old.read_text() == "old"
     assert [path.name for path in tmp_path.glob("*report*")] == ["report.html"]
 
@@ -119,29 +127,28 @@ def _full_disk(path: Path, text: str, **_: object) -> int:
     raise OSError(28, "No space left on device")
 
 
-def test_without_the_extra_the_error_names_it(
+def test_without_matplotlib_the_error_names_the_extra(
     make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragfl.report.extra.find_spec", lambda name: None)
+    monkeypatch.setattr("dragfl.report.figures.find_spec", lambda name: None)
     run = make_run("one")
     with pytest.raises(SpecError, match=r"pip install 'dragfl\[report\]'"):
-        report.write(run, tmp_path)
-    assert report.table(run)
+        report.write_report(run, tmp_path)
+    assert report.summarize_runs(run)
 
 
-def test_the_headline_names_the_run_that_was_best(tmp_path: Path, make_run: MakeRun) -> None:
-    """The better run is given last: the table ranks it first, and the sentence must not mix the two orders up."""
+def test_the_best_accuracy_is_that_of_the_best_run(tmp_path: Path, make_run: MakeRun) -> None:
     worse = make_run("worse", algorithm="fedavg", rounds=4, curve=[0.2, 0.3])
     better = make_run("better", algorithm="drag", rounds=4, curve=[0.5, 0.9])
-    page = dragfl.report.write([worse, better], tmp_path / "page").read_text()
-    assert "90.0 % by DRAG" in page
-    assert [row.label for row in dragfl.report.table([worse, better])] == ["DRAG", "FedAvg"]
+    page = dragfl.report.write_report([worse, better], tmp_path / "page").read_text()
+    assert "best accuracy: <b>90.0 % (drag)</b>" in page
+    assert [row.label for row in dragfl.report.summarize_runs([worse, better])] == ["drag", "fedavg"]
 
 
-def test_a_missing_folder_or_a_file_in_the_way_is_told(tmp_path: Path, make_run: MakeRun) -> None:
+def test_a_missing_folder_and_a_file_as_output_are_errors(tmp_path: Path, make_run: MakeRun) -> None:
     run = make_run("one", algorithm="fedavg", rounds=2)
     with pytest.raises(SpecError, match="nowhere: no such folder"):
-        dragfl.report.table([run, tmp_path / "nowhere"])
+        dragfl.report.summarize_runs([run, tmp_path / "nowhere"])
     (tmp_path / "file").write_text("")
     with pytest.raises(SpecError, match="is a file"):
-        dragfl.report.write(run, tmp_path / "file")
+        dragfl.report.write_report(run, tmp_path / "file")

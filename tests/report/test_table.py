@@ -1,4 +1,4 @@
-"""The summary in numbers, against curves whose answers can be read off."""
+"""The numbers of the summary table, for curves with known answers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rich.console import Console
 
 from dragfl import report
 from dragfl.errors import DamagedRun, SpecError
-from dragfl.report.numbers import Reached, Spread, bytes_text
-from dragfl.report.table import note
+from dragfl.report.numbers import RoundsToTarget, format_bytes, mean_std
+from dragfl.report.tables import table_note
 
 from .conftest import MODEL_BYTES, MakeRun
 
@@ -26,50 +26,50 @@ NEVER = [0.5, 0.6, 0.7, 0.75, 0.7]
 def curves(make_run: MakeRun, *chosen: list[float]) -> report.Row:
     for i, curve in enumerate(chosen):
         make_run(f"seed{i}", seed=i, rounds=10, curve=curve)
-    (row,) = report.table(make_run("more/last", seed=99, rounds=10, curve=EARLY).path.parents[1])
+    (row,) = report.summarize_runs(make_run("more/last", seed=99, rounds=10, curve=EARLY).path.parents[1])
     return row
 
 
-def test_seeds_of_one_experiment_make_one_row(make_run: MakeRun) -> None:
+def test_seeds_of_one_experiment_are_one_row(make_run: MakeRun) -> None:
     """Rounds 4, 8, 4: median 4. Best 0.9, 0.95, 0.9: mean 0.9167, deviation 0.0289. Final 0.85, 0.95, 0.85."""
     row = curves(make_run, EARLY, LATE)
-    assert row.label == "DRAG"
+    assert row.label == "drag"
     assert row.seeds == (0, 1, 99)
-    assert row.rounds_to_target == Reached((4, 8, 4))
+    assert row.rounds_to_target == RoundsToTarget((4, 8, 4))
     assert str(row.rounds_to_target) == "4 (4–8)"
     assert row.best_accuracy is not None and row.final_accuracy is not None
     assert row.best_accuracy.mean == pytest.approx(2.75 / 3)
-    assert row.best_accuracy.deviation == pytest.approx(0.05 / math.sqrt(3))
+    assert row.best_accuracy.std == pytest.approx(0.05 / math.sqrt(3))
     assert str(row.final_accuracy) == "88.3 ± 5.8 %"
     assert row.bytes_up == row.bytes_down == 10 * 8 * MODEL_BYTES
     assert row.cells()["bytes up"] == "16 MB"
     assert row.cells()["rounds"] == "10"
 
 
-def test_a_seed_that_never_reaches_the_target_counts_as_later(make_run: MakeRun) -> None:
+def test_a_seed_that_never_reaches_the_target_is_censored(make_run: MakeRun) -> None:
     """8, never, 4: the median is 8, the range open."""
     row = curves(make_run, LATE, NEVER)
     assert row.rounds_to_target.median == 8
     assert str(row.rounds_to_target) == "8 (4 to > 10; 2 of 3 runs)"
-    assert "later than all" in note([row])
+    assert "> N" in table_note([row])
 
 
 @pytest.mark.parametrize(
     ("reached", "text"),
     [
-        (Reached((120,)), "120"),
-        (Reached((110, 130)), "120 (110–130)"),
-        (Reached((120, 120)), "120"),
-        (Reached((), (600,)), "not reached (> 600)"),
-        (Reached((), (600, 400)), "not reached (> 400)"),
-        (Reached((110,), (600, 600)), "> 600 (110 to > 600; 1 of 3 runs)"),
-        (Reached((110,), (600,)), "> 600 (110 to > 600; 1 of 2 runs)"),
-        (Reached((), (), (37,)), "not yet (> 37)"),
-        (Reached((110, 130), (), (37,)), "120 (110–130), 1 not yet"),
-        (Reached(()), "—"),
+        (RoundsToTarget((120,)), "120"),
+        (RoundsToTarget((110, 130)), "120 (110–130)"),
+        (RoundsToTarget((120, 120)), "120"),
+        (RoundsToTarget((), (600,)), "not reached (> 600)"),
+        (RoundsToTarget((), (600, 400)), "not reached (> 400)"),
+        (RoundsToTarget((110,), (600, 600)), "> 600 (110 to > 600; 1 of 3 runs)"),
+        (RoundsToTarget((110,), (600,)), "> 600 (110 to > 600; 1 of 2 runs)"),
+        (RoundsToTarget((), (), (37,)), "not yet (> 37)"),
+        (RoundsToTarget((110, 130), (), (37,)), "120 (110–130), 1 not yet"),
+        (RoundsToTarget(()), "—"),
     ],
 )
-def test_rounds_to_target_in_words(reached: Reached, text: str) -> None:
+def test_rounds_to_target_as_text(reached: RoundsToTarget, text: str) -> None:
     assert str(reached) == text
 
 
@@ -77,32 +77,32 @@ def test_rounds_to_target_in_words(reached: Reached, text: str) -> None:
     ("count", "text"),
     [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (38_500_000, "38.5 MB"), (999_960, "1 MB"), (1.23e12, "1.23 TB")],
 )
-def test_bytes_in_words(count: float, text: str) -> None:
-    assert bytes_text(count) == text
+def test_bytes_as_text(count: float, text: str) -> None:
+    assert format_bytes(count) == text
 
 
 def test_one_value_has_no_deviation() -> None:
-    assert str(Spread.of([0.5])) == "50.0 %"
-    assert Spread.of([]) is None
+    assert str(mean_std([0.5])) == "50.0 %"
+    assert mean_std([]) is None
 
 
-def test_no_target_no_column(make_run: MakeRun) -> None:
-    rows = report.table(make_run("free", spec={"target_accuracy": None}))
+def test_no_target_column_without_a_target(make_run: MakeRun) -> None:
+    rows = report.summarize_runs(make_run("free", spec={"target_accuracy": None}))
     assert not any(name.startswith("rounds to") for name in rows[0].cells())
 
 
-def test_an_unfinished_run_is_shown_and_marked(make_run: MakeRun) -> None:
+def test_an_unfinished_run_is_marked_and_not_averaged(make_run: MakeRun) -> None:
     make_run("whole", seed=0, rounds=10, curve=LATE)
     run = make_run("half", seed=1, rounds=10, ran=5, curve=[0.1, 0.2], finished=False)
-    (row,) = report.table(run.path.parent)
+    (row,) = report.summarize_runs(run.path.parent)
     assert row.unfinished == (1,)
     assert row.cells()["rounds"] == "5–10 of 10 (unfinished: seed 1)"
     assert str(row.rounds_to_target) == "8, 1 not yet"
-    assert str(row.best_accuracy) == "95.0 %"  # half a run does not bend the mean
+    assert str(row.best_accuracy) == "95.0 %"  # of the finished run
 
 
 def test_a_run_without_a_round_yet(make_run: MakeRun) -> None:
-    (row,) = report.table(make_run("new", ran=0, finished=False))
+    (row,) = report.summarize_runs(make_run("new", ran=0, finished=False))
     assert row.best_accuracy is None
     assert row.cells()["rounds"] == "0 of 20 (unfinished)"
 
@@ -111,35 +111,35 @@ def test_a_diverged_run_is_marked(make_run: MakeRun) -> None:
     run = make_run("boom", ran=4)
     result = json.loads((run.path / "result.json").read_text())
     (run.path / "result.json").write_text(json.dumps(result | {"stopped_by": "diverged"}))
-    (row,) = report.table(run.path)
+    (row,) = report.summarize_runs(run.path)
     assert row.cells()["rounds"] == "4 of 20 (diverged)"
 
 
-def test_two_runs_of_one_seed_are_not_two_samples(make_run: MakeRun) -> None:
+def test_two_runs_with_the_same_seed_are_separate_rows(make_run: MakeRun) -> None:
     make_run("a", spec={"name": "before"})
     make_run("b", spec={"name": "after"})
-    rows = report.table([make_run("c", spec={"name": "after"}).path.parent])
-    assert [row.label for row in rows] == ["DRAG · before", "DRAG · after · b", "DRAG · after · c"]
+    rows = report.summarize_runs([make_run("c", spec={"name": "after"}).path.parent])
+    assert [row.label for row in rows] == ["drag · before", "drag · after · b", "drag · after · c"]
 
 
 def test_rich_table_shows_every_row_and_escapes_markup(make_run: MakeRun) -> None:
     make_run("one", spec={"algorithm.name": "mine:[red]Own"})
-    rows = report.table(make_run("two", algorithm="fedavg").path.parent)
+    rows = report.summarize_runs(make_run("two", algorithm="fedavg").path.parent)
     console = Console(width=160, record=True, file=io.StringIO())
     console.print(report.rich_table(rows))
     text = console.export_text()
-    assert "[red]Own" in text and "FedAvg" in text and "rounds to 80 %" in text
+    assert "[red]Own" in text and "fedavg" in text and "rounds to 80 %" in text
 
 
-def test_no_run_found_says_what_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"no run found in .*looked for folders holding spec\.toml"):
-        report.table(tmp_path)
+def test_an_error_names_the_folder_without_runs(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"no run found in .*searched for folders with a spec\.toml"):
+        report.summarize_runs(tmp_path)
     with pytest.raises(SpecError, match="nowhere: no such folder"):
-        report.table(tmp_path / "nowhere")
+        report.summarize_runs(tmp_path / "nowhere")
 
 
-def test_damage_is_reported_by_the_reader(make_run: MakeRun) -> None:
+def test_an_error_names_a_damaged_file(make_run: MakeRun) -> None:
     run = make_run("torn")
     (run.path / "metrics.jsonl").write_text("not json\n")
     with pytest.raises(DamagedRun, match=r"metrics\.jsonl"):
-        report.table(run.path)
+        report.summarize_runs(run.path)

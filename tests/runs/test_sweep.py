@@ -257,12 +257,12 @@ class TestKept:
 
 def test_the_report_ranks_them(whole: Path) -> None:
     """A row an algorithm over both seeds, the best mean first."""
-    rows = report.table(whole)
-    assert {row.label for row in rows} == {"FedAvg", "DRAG", "SCAFFOLD"}
+    rows = report.summarize_runs(whole)
+    assert {row.label for row in rows} == {"fedavg", "drag", "scaffold"}
     assert all(row.seeds == (0, 1) for row in rows)
     best = {}
     for row in rows:
-        key = row.label.lower()
+        key = row.label
         runs = [dragfl.load_run(whole / f"{key}-seed{seed}") for seed in (0, 1)]
         best[row.label] = sum(max(value for _, value in run.accuracy) for run in runs) / 2
         assert row.best_accuracy is not None

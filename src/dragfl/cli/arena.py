@@ -68,19 +68,20 @@ def run(args: argparse.Namespace) -> int:
     from dragfl.cli.interrupt import catch_interrupts
     from dragfl.cli.output import print_report
     from dragfl.cli.progress import SweepProgress
-    from dragfl.report import arena as report
+    from dragfl.report import write_arena_report
+    from dragfl.report.arena import load_arena, rich_tables, summarize_arena
     from dragfl.runs.arena import run_arena
 
     progress = SweepProgress(arena.planned, quiet=args.quiet)
     with catch_interrupts() as should_stop, progress.bar:
         run_arena(arena, progress.callbacks(should_stop), jobs=number_of_jobs(args, len(arena.planned)))
     if not args.quiet:
-        results, console = report.load(arena.folder), Console()
+        results, console = load_arena(arena.folder), Console()
         for matrix in results.matrices:
-            for table in report.rich_tables(matrix, console.width):
+            for table in rich_tables(matrix, console.width):
                 console.print(table)
-        console.print(report.summary(results), markup=False, highlight=False)
-    return print_report(lambda: report.write(arena.folder), quiet=args.quiet)
+        console.print(summarize_arena(results), markup=False, highlight=False)
+    return print_report(lambda: write_arena_report(arena.folder), quiet=args.quiet)
 
 
 def _read_tables(args: argparse.Namespace) -> dict[str, Any]:

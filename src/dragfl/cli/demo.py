@@ -51,12 +51,12 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet:
         console = Console()
         for prefix, title in TITLES.items():
-            table = report.rich_table(report.table(sorted(folder.glob(f"{prefix}-*"))))
+            table = report.rich_table(report.summarize_runs(sorted(folder.glob(f"{prefix}-*"))))
             table.title, table.title_justify = title, "left"
             console.print(table)
         console.print(f"One seed each. Edit {args.out}/drift.toml or attack.toml and run it with `dragfl run`.")
     title = "dragfl demo: client drift and attacks on label-sorted digits"
-    return print_report(lambda: report.write([folder], args.out, title=title))
+    return print_report(lambda: report.write_report([folder], args.out, title=title))
 
 
 def _delete_previous_demo(out: Path) -> None:

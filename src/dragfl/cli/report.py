@@ -23,6 +23,6 @@ def run(args: argparse.Namespace) -> int:
 
     from dragfl import report
 
-    Console().print(report.rich_table(report.table(args.runs)))
-    print(f"report: {report.write(args.runs, args.out, title=args.title)}")
+    Console().print(report.rich_table(report.summarize_runs(args.runs)))
+    print(f"report: {report.write_report(args.runs, args.out, title=args.title)}")
     return 0

@@ -49,5 +49,5 @@ def run(args: argparse.Namespace) -> int:
         run_planned(planned, progress.callbacks(should_stop), jobs=number_of_jobs(args, len(planned)))
     folders = [p.folder for p in planned]
     if not args.quiet:
-        Console().print(report.rich_table(report.table(folders)))
-    return print_report(lambda: report.write(folders, out), quiet=args.quiet)
+        Console().print(report.rich_table(report.summarize_runs(folders)))
+    return print_report(lambda: report.write_report(folders, out), quiet=args.quiet)

@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dragfl.report.extra import require
+from dragfl.report.figures import require_packages
 from dragfl.report.groups import Group
-from dragfl.report.series import Series, joined
+from dragfl.report.series import Series, average_curves
 from dragfl.reproduction.figure import Curve, Panel
 from dragfl.reproduction.summary import Record, Summary
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from dragfl.report.figures import Drawing, Written
-    from dragfl.report.figures.style import Pen
+    from dragfl.report.figures import Drawing, SavedFigure
+    from dragfl.report.figures.style import LineStyle
 
 HEIGHT, NAME_HEIGHT, FACET_HEIGHT, COLUMNS = 3.4, 0.24, 1.9, 3
 ENDINGS = {"target": ("o", 3.2), "diverged": ("x", 6.0)}
 LEGEND_HEIGHT, HANDLE_WIDTH, LETTER_WIDTH = 0.25, 0.55, 0.078  # inches
 
 
-def draw(panel: Panel, summary: Summary, out: Path) -> Written | None:
+def draw(panel: Panel, summary: Summary, out: Path) -> SavedFigure | None:
     """The figure of a panel as PNG and PDF, or None where nothing has been run."""
-    require("matplotlib")
-    from dragfl.report.figures import save
-    from dragfl.report.figures.style import look
+    require_packages("matplotlib")
+    from dragfl.report.figures import save_figure
+    from dragfl.report.figures.style import plot_style
 
-    with look():
+    with plot_style():
         made = drawing(panel, summary)
-        return None if made is None else save(made, out)
+        return None if made is None else save_figure(made, out)
 
 
 def drawing(panel: Panel, summary: Summary) -> Drawing | None:
@@ -49,9 +49,9 @@ def drawing(panel: Panel, summary: Summary) -> Drawing | None:
 
 
 def _single(shown: Sequence[Curve], summary: Summary) -> Figure:
-    from dragfl.report.figures.style import canvas, count_axis, label_ends, plot_series
+    from dragfl.report.figures.style import label_lines, new_figure, plot_series, set_round_axis
 
-    figure = canvas(max(HEIGHT, NAME_HEIGHT * (len(shown) + 1)))
+    figure = new_figure(max(HEIGHT, NAME_HEIGHT * (len(shown) + 1)))
     ax = figure.subplots()
     lines, drawn = [line(summary.curves[curve.id].values()) for curve in shown], pens([c.label for c in shown])
     for curve, series, pen in zip(shown, lines, drawn, strict=True):
@@ -59,12 +59,12 @@ def _single(shown: Sequence[Curve], summary: Summary) -> Figure:
         _endings(ax, summary.curves[curve.id].values(), pen)
     ax.margins(x=0.01)
     _axis(ax, summary)
-    count_axis(ax)
+    set_round_axis(ax)
     figure.draw_without_rendering()
     ends = [
         _end(series, summary.curves[curve.id].values(), summary) for curve, series in zip(shown, lines, strict=True)
     ]
-    label_ends(ax, ends, drawn, [curve.label for curve in shown], target=summary.target)
+    label_lines(ax, ends, drawn, [curve.label for curve in shown], target=summary.target)
     return figure
 
 
@@ -76,7 +76,7 @@ def _end(series: Series, records: Collection[Record], summary: Summary) -> tuple
     return median(arrivals), summary.target + 1e-4 * (1.0 - median(arrivals) / summary.rounds)
 
 
-def _endings(ax: Axes, records: Iterable[Record], pen: Pen) -> None:
+def _endings(ax: Axes, records: Iterable[Record], pen: LineStyle) -> None:
     """A dot where a run ended because it had reached the target, a cross where it was seen last before it diverged."""
     for record in records:
         marker, size = ENDINGS.get(record.ended, ("", 0.0))
@@ -86,14 +86,14 @@ def _endings(ax: Axes, records: Iterable[Record], pen: Pen) -> None:
 
 
 def _facets(shown: Sequence[Curve], summary: Summary) -> Figure:
-    from dragfl.report.figures.style import canvas, count_axis, plot_series
+    from dragfl.report.figures.style import new_figure, plot_series, set_round_axis
 
     facets = list(dict.fromkeys(curve.facet for curve in shown))
     labels = list(dict.fromkeys(curve.label for curve in shown))
-    pen: dict[str, Pen] = dict(zip(labels, pens(labels), strict=True))
+    pen: dict[str, LineStyle] = dict(zip(labels, pens(labels), strict=True))
     rows = -(-len(facets) // COLUMNS)
     columns = _columns(labels)
-    figure = canvas(0.4 + LEGEND_HEIGHT * -(-len(labels) // columns) + FACET_HEIGHT * rows)
+    figure = new_figure(0.4 + LEGEND_HEIGHT * -(-len(labels) // columns) + FACET_HEIGHT * rows)
     axes = figure.subplots(rows, min(COLUMNS, len(facets)), sharex=True, sharey=True, squeeze=False)
     places = list(axes.flat)
     for ax, facet in zip(places, facets, strict=False):
@@ -108,7 +108,7 @@ def _facets(shown: Sequence[Curve], summary: Summary) -> Figure:
     for ax in places[len(facets) :]:
         ax.set_visible(False)
     for ax in places[max(0, len(facets) - axes.shape[1]) : len(facets)]:
-        count_axis(ax)
+        set_round_axis(ax)
         ax.tick_params(labelbottom=True)
     for row in axes:
         row[0].set_ylabel("test accuracy")
@@ -124,7 +124,7 @@ def _columns(labels: Sequence[str]) -> int:
     return max(1, min(len(labels), int(WIDTH / widest)))
 
 
-def _legend(figure: Figure, labels: Sequence[str], pen: dict[str, Pen], columns: int) -> None:
+def _legend(figure: Figure, labels: Sequence[str], pen: dict[str, LineStyle], columns: int) -> None:
     from matplotlib.lines import Line2D
 
     lines = [Line2D([], [], color=pen[x].colour, linestyle=pen[x].dash, linewidth=pen[x].width) for x in labels]
@@ -147,24 +147,23 @@ def _axis(ax: Axes, summary: Summary) -> None:
 
 def line(records: Iterable[Record]) -> Series:
     """Mean and range over the seeds at the rounds they share; what only some of them ran stays a thin line."""
-    return joined([(True, [(float(t), value) for t, value in record.accuracy]) for record in records])
+    return average_curves([(True, [(float(t), value) for t, value in record.accuracy]) for record in records])
 
 
-def pens(labels: Sequence[str]) -> list[Pen]:
-    """The house colour of each algorithm, a dash for each variant of it (`BR-DRAG, c = 0.1`); many are a ramp."""
+def pens(labels: Sequence[str]) -> list[LineStyle]:
+    """A colour for each algorithm, a dash for each variant of it (`BR-DRAG, c = 0.1`); many are a ramp."""
     from dataclasses import replace
 
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
-    from dragfl.report.figures.style import DASHES
-    from dragfl.report.figures.style import pens as house
+    from dragfl.report.figures.style import DASHES, line_styles
 
     variants: dict[str, list[str]] = {}
     for label in sorted(labels, key=lambda label: ", " in label):  # the plain one first, so that it is solid
         variants.setdefault(label.partition(", ")[0], []).append(label)
     names = list(dict.fromkeys(label.partition(", ")[0] for label in labels))
-    colours = dict(zip(names, house([Group(name, "", "", ()) for name in names]), strict=True))
+    colours = dict(zip(names, line_styles([Group(name, "", "", ()) for name in names]), strict=True))
     found = []
     for label in labels:
         name = label.partition(", ")[0]

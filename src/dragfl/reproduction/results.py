@@ -25,7 +25,7 @@ from dragfl.reproduction.runs import Asked
 from dragfl.reproduction.verdicts import Summaries, Verdict, judge
 
 if TYPE_CHECKING:
-    from dragfl.report.figures import Written
+    from dragfl.report.figures import SavedFigure
 
 FIGURES, VERDICTS = "figures", "verdicts.json"
 
@@ -67,7 +67,7 @@ def write_verdicts(rows: Sequence[Row], out: Path) -> None:
     atomic.write_text(out / VERDICTS, json.dumps([asdict(r) for r in rows], indent=1, ensure_ascii=False) + "\n")
 
 
-def draw(book: Summaries, names: Sequence[str], out: Path) -> list[Written]:
+def draw(book: Summaries, names: Sequence[str], out: Path) -> list[SavedFigure]:
     made = [figures.draw(panel.load(name), book[name], out / FIGURES) for name in names if name in book]
     return [figure for figure in made if figure is not None]
 

@@ -34,7 +34,7 @@ def arena(
     callbacks: Callbacks = NO_CALLBACKS,
     jobs: int = 1,
 ) -> list[Run]:
-    """Run every defence against every attack, or the rest of it. `dragfl.report.arena` writes the report."""
+    """Run every defence against every attack, or the rest of it. `dragfl.report.write_arena_report` writes the page."""
     planned = plan_arena(source, defences, attacks, partitions=partitions, fractions=fractions, seeds=seeds, out=out)
     return run_arena(planned, callbacks, jobs=jobs)
 

@@ -58,7 +58,8 @@ def _draw_roc(ax: Axes, matrix: Matrix, attack: str, scores: list[tuple[float, s
             y = 0.16 if i == last and last > 0 else 0.05
             background = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.6}
             text = f"{defence_label(matrix, defence)} {auc:.2f}"
-            ax.text(0.97, y, text, transform=ax.transAxes, ha="right", fontsize=6.5, color=colour, bbox=background)
+            label = ax.text(0.97, y, text, transform=ax.transAxes, ha="right", fontsize=6.5, color=colour, zorder=4)
+            label.set_bbox(background)
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.7, linestyle=DOTTED, zorder=1)
     ax.set_title(attack_label(attack), fontsize=8)
     ax.set(xlim=(0, 1), ylim=(0, 1.02), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))

@@ -31,20 +31,19 @@ def wrap_label(label: str) -> str:
 
 
 def arena_title(results: ArenaResults) -> str:
-    matrix, dataset = results.matrices[0], shared_value(results.runs, "data.dataset")
-    title = f"Arena: {len(matrix.defences)} defences, {len(matrix.attacks)} attacks"
-    return title if dataset is None else f"{title}, {format_value(dataset)}"
+    dataset = shared_value(results.runs, "data.dataset")
+    return "Arena" if dataset is None else f"Arena on {format_value(dataset)}"
 
 
 def arena_facts(results: ArenaResults) -> list[tuple[str, str]]:
     """What was run and the best worst-case accuracy, as (name, value) pairs."""
-    facts = [("runs", str(len(results.runs)))]
+    defences, trusted = results.matrices[0].defences, results.matrices[0].trusted
+    facts = [("defences", str(len(defences))), ("attacks", str(len(results.matrices[0].attacks)))]
+    facts.append(("runs", str(len(results.runs))))
     facts += [("not finished", str(results.unfinished))] if results.unfinished else []
     shared = {"rounds": "rounds", "clients": "clients.total"}
     facts += [(n, format_value(v)) for n, key in shared.items() if (v := shared_value(results.runs, key)) is not None]
     facts.append(("seeds", str(len(results.seeds))))
-    defences = results.matrices[0].defences
-    trusted = results.matrices[0].trusted
     for name, among in (
         ("best worst case", defences),
         ("without trusted data", [d for d in defences if d not in trusted]),
