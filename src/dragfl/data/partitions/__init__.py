@@ -1,7 +1,6 @@
-"""How samples are dealt to clients: pure functions of (labels, clients, rng) to a split.
+"""Partitions of the training data over clients: pure functions from (labels, clients, rng) to a split.
 
-Every sample is used at most once and no client is left empty without an error; `resampled` alone overlaps, by
-design.
+Every sample is assigned at most once, and an empty client is an error. Only the clients of `resampled` overlap.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import numpy as np
 
 from dragfl.data.partitions.by_group import ByGroup
 from dragfl.data.partitions.by_label import LabelGroup, LabelMod
-from dragfl.data.partitions.dirichlet import DirichletClass, DirichletClient
-from dragfl.data.partitions.quantity import QuantitySkew
+from dragfl.data.partitions.dirichlet import DirichletClass, DirichletClient, QuantitySkew
 from dragfl.data.partitions.resampled import Resampled, VirtualSplit
 from dragfl.data.partitions.shards import IID, GammaSimilarity, Shards, SortedShards
 from dragfl.data.partitions.split import ClientSplit, Partition, Split
@@ -47,21 +45,21 @@ def partition_dataset(
     rng: np.random.Generator,
     rows: NDArray[np.int64] | None = None,
 ) -> ClientSplit:
-    """The training samples of a dataset dealt to clients; with `rows`, only those the root set left over."""
+    """Assign the training samples of a dataset to clients; with `rows`, only those samples."""
     labels = dataset.y.cpu().numpy()
     groups = None if dataset.groups is None else dataset.groups.cpu().numpy()
     if rows is not None:
         labels = labels[rows]
         groups = None if groups is None else groups[rows]
-    if getattr(partition, "wants_groups", False):
+    if getattr(partition, "uses_groups", False):
         split: ClientSplit = partition(labels, clients, rng, groups)  # type: ignore[call-arg]
     else:
         split = partition(labels, clients, rng)
-    return split if rows is None else _translate(split, rows)
+    return split if rows is None else _map_rows(split, rows)
 
 
-def _translate(split: ClientSplit, rows: NDArray[np.int64]) -> ClientSplit:
-    """Positions among `rows` become positions in the dataset."""
+def _map_rows(split: ClientSplit, rows: NDArray[np.int64]) -> ClientSplit:
+    """Replace positions in `rows` by positions in the dataset."""
     if isinstance(split, VirtualSplit):
         return replace(split, by_class=rows[split.by_class])
     if isinstance(split, Split):

@@ -1,4 +1,4 @@
-"""Clients that exist in the data: by_group, e.g. one client for each writer."""
+"""Natural clients (by_group), for example one client per writer."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ByGroup:
-    """A group of the dataset (`Dataset.groups`: writer, device, site) is never cut.
+    """Every group of the dataset (`Dataset.groups`: writer, device, site) goes to one client as a whole.
 
-    With as many clients as groups, client m is the m-th group; with fewer, groups are dealt at random, each
-    client getting as many groups as any other, give or take one.
+    With as many clients as groups, client m is the m-th group; with fewer, groups are assigned at random, and the
+    numbers of groups per client differ by at most one.
     """
 
-    wants_groups: ClassVar[bool] = True
+    uses_groups: ClassVar[bool] = True
 
     def __call__(
         self,

@@ -1,4 +1,4 @@
-"""Label mixes drawn from a Dirichlet law: one draw for each class, or one for each client."""
+"""Dirichlet partitions of labels (dirichlet_class, dirichlet_client) and of client sizes (quantity_skew)."""
 
 from __future__ import annotations
 
@@ -7,106 +7,170 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dragfl.data.partitions.draws import mixes, quotas
-from dragfl.data.partitions.split import Split, check_clients, class_count, number, whole
-from dragfl.errors import DataError
+from dragfl.data.partitions.split import Split, check_clients, check_integer, check_number, class_count
+from dragfl.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ATTEMPTS = 1000  # draws of dirichlet_class before it gives up on min_size
+ATTEMPTS = 1000  # draws of dirichlet_class until every client has min_size samples
+
+
+def draw_dirichlet(a: float, rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """(rows, columns) draws of Dir(a, ..., a); a draw that underflows (a near 0) becomes its limit, a unit vector."""
+    drawn = rng.dirichlet(np.full(columns, float(a)), rows)
+    underflow = np.flatnonzero(~(np.isfinite(drawn).all(1) & (drawn.sum(1) > 0.5)))
+    drawn[underflow] = np.eye(columns)[rng.integers(0, columns, len(underflow))]
+    return drawn
+
+
+def proportional_sizes(total: int, weights: NDArray[np.float64], at_least: int = 1) -> NDArray[np.int64]:
+    """Sizes that sum to `total`, proportional to `weights` by largest remainder, each at least `at_least`.
+
+    >>> proportional_sizes(10, np.array([1.0, 1.0, 2.0])).tolist()
+    [3, 3, 4]
+    """
+    spare = total - at_least * len(weights)
+    exact = spare * (weights / weights.sum())
+    sizes: NDArray[np.int64] = np.floor(exact).astype(np.int64)
+    largest_remainders = np.argsort(sizes - exact, kind="stable")[: spare - int(sizes.sum())]
+    sizes[largest_remainders] += 1
+    return sizes + np.int64(at_least)
+
+
+def _shuffled_by_class(labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Sample indices sorted by class, in random order inside a class."""
+    order = rng.permutation(len(labels))
+    return order[np.argsort(labels[order], kind="stable")]
 
 
 @dataclass(frozen=True)
 class DirichletClass:
-    """For each class, shares of the clients pi ~ Dir(a); its shuffled samples are cut in those shares.
+    """For each class, client proportions pi ~ Dir(a); the shuffled samples of the class are cut accordingly.
 
-    Client sizes are unequal; drawn again until every client has `min_size` samples. T.-M. H. Hsu, H. Qi, M.
-    Brown, Measuring the Effects of Non-Identical Data Distribution, 2019; Q. Li et al., NIID-Bench, ICDE
-    2022.
+    Client sizes differ; drawn again until every client has `min_size` samples. T.-M. H. Hsu, H. Qi, M. Brown,
+    Measuring the Effects of Non-Identical Data Distribution, 2019; Q. Li et al., NIID-Bench, ICDE 2022.
     """
 
     a: float
     min_size: int = 10
 
     def __post_init__(self) -> None:
-        number("dirichlet_class", "a", self.a, 0.0, open_low=True)
-        whole("dirichlet_class", "min_size", self.min_size, 1)
+        check_number("dirichlet_class", "a", self.a, 0.0, open_low=True)
+        check_integer("dirichlet_class", "min_size", self.min_size, 1)
 
     def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> Split:
         check_clients("dirichlet_class", labels, clients)
         size = np.bincount(labels)
         for _ in range(ATTEMPTS if self.min_size * clients <= len(labels) else 0):
-            ends = np.rint(np.cumsum(mixes(self.a, len(size), clients, rng), 1) * size[:, None]).astype(np.int64)
+            proportions = draw_dirichlet(self.a, len(size), clients, rng)
+            ends = np.rint(np.cumsum(proportions, 1) * size[:, None]).astype(np.int64)
             ends[:, -1] = size
             counts = np.diff(ends, prepend=0)  # (classes, clients)
             if counts.sum(0).min() >= self.min_size:
                 break
         else:
             raise DataError(
-                f"partition dirichlet_class: no draw of a={self.a:g} gave each of {clients} clients "
+                f"partition dirichlet_class: no draw of a={self.a:g} assigned each of {clients} clients "
                 f"{self.min_size} of the {len(labels)} samples; raise a, lower min_size or clients.total, "
                 "or use dirichlet_client(a), whose clients have equal sizes"
             )
-        order = rng.permutation(len(labels))
-        order = order[np.argsort(labels[order], kind="stable")]  # by class, shuffled inside
         owner = np.empty(len(labels), np.int64)
-        owner[order] = np.repeat(np.tile(np.arange(clients), len(size)), counts.ravel())
+        owner[_shuffled_by_class(labels, rng)] = np.repeat(np.tile(np.arange(clients), len(size)), counts.ravel())
         return Split.from_owner(owner, clients)
 
 
 @dataclass(frozen=True)
 class DirichletClient:
-    """Each client has a quota and a class mix p ~ Dir(a), and draws samples without replacement.
+    """Each client has a fixed size and class proportions p ~ Dir(a), and draws samples without replacement.
 
-    Slots of all clients are filled in random order; a class that is exhausted leaves every mix, the rest
-    renormalised. Quotas are equal, or lognormal with `sigma` > 0. D. A. E. Acar et al., FedDyn, ICLR 2021
-    (also AdaBest's split).
+    Clients draw in random order; a class with no samples left is removed from all proportions, which are
+    renormalised. Sizes are equal, or lognormal with `sigma` > 0. D. A. E. Acar et al., FedDyn, ICLR 2021 (also
+    AdaBest's split).
     """
 
     a: float
     sigma: float = 0.0
 
     def __post_init__(self) -> None:
-        number("dirichlet_client", "a", self.a, 0.0, open_low=True)
-        number("dirichlet_client", "sigma", self.sigma, 0.0)
+        check_number("dirichlet_client", "a", self.a, 0.0, open_low=True)
+        check_number("dirichlet_client", "sigma", self.sigma, 0.0)
 
     def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> Split:
         check_clients("dirichlet_client", labels, clients)
         classes = class_count(labels)
-        mix = mixes(self.a, clients, classes, rng)
+        proportions = draw_dirichlet(self.a, clients, classes, rng)
         weights = rng.lognormal(0.0, self.sigma, clients) if self.sigma else np.ones(clients)
-        slots = rng.permutation(np.repeat(np.arange(clients), quotas(len(labels), weights)))
-        drawn = _fill(slots, mix, np.bincount(labels, minlength=classes), rng)
-        order = rng.permutation(len(labels))
-        order = order[np.argsort(labels[order], kind="stable")]
+        slots = rng.permutation(np.repeat(np.arange(clients), proportional_sizes(len(labels), weights)))
+        drawn = _draw_classes(slots, proportions, np.bincount(labels, minlength=classes), rng)
         owner = np.empty(len(labels), np.int64)
-        owner[order] = slots[np.argsort(drawn, kind="stable")]  # the j-th slot of a class takes its j-th sample
+        # The j-th slot of a class takes its j-th sample.
+        owner[_shuffled_by_class(labels, rng)] = slots[np.argsort(drawn, kind="stable")]
         return Split.from_owner(owner, clients)
 
 
-def _fill(
-    slots: NDArray[np.int64], mix: NDArray[np.float64], supply: NDArray[np.int64], rng: np.random.Generator
+def _draw_classes(
+    slots: NDArray[np.int64],
+    proportions: NDArray[np.float64],
+    supply: NDArray[np.int64],
+    rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """The class of each slot, as if drawn one by one; those before the next exhaustion come at once."""
+    """The class of each slot, as if drawn one by one; vectorised up to the next class that runs out."""
     left, done = supply.copy(), 0
     drawn = np.empty(len(slots), np.int64)
     while done < len(slots):
-        open_mix = np.where(left > 0, mix, 0.0)
-        stuck = open_mix.sum(1) <= 0
-        open_mix[stuck] = left / left.sum()
-        edges = np.cumsum(open_mix, 1)
-        edges = edges / edges[:, -1:] + np.arange(len(mix))[:, None]  # row m lies in (m, m + 1]
-        here = slots[done:]
-        place = np.searchsorted(edges.ravel(), here + rng.random(len(here)), side="right")
-        last = int(np.flatnonzero(left)[-1])  # where rounding puts a draw beyond the last edge of its row
-        wish = np.minimum(place - here * len(left), last)
-        stop = len(here)
+        available = np.where(left > 0, proportions, 0.0)
+        available[available.sum(1) <= 0] = left / left.sum()
+        edges = np.cumsum(available, 1)
+        edges = edges / edges[:, -1:] + np.arange(len(proportions))[:, None]  # row m lies in (m, m + 1]
+        remaining = slots[done:]
+        position = np.searchsorted(edges.ravel(), remaining + rng.random(len(remaining)), side="right")
+        last = int(np.flatnonzero(left)[-1])  # rounding may put a draw beyond the last edge of its row
+        choice = np.minimum(position - remaining * len(left), last)
+        stop = len(remaining)
         for c in np.flatnonzero(left):
-            asked = np.flatnonzero(wish == c)
-            if len(asked) > left[c]:
-                stop = min(stop, int(asked[left[c]]))
-        drawn[done : done + stop] = wish[:stop]
-        left -= np.bincount(wish[:stop], minlength=len(left))
+            wanting = np.flatnonzero(choice == c)
+            if len(wanting) > left[c]:
+                stop = min(stop, int(wanting[left[c]]))
+        drawn[done : done + stop] = choice[:stop]
+        left -= np.bincount(choice[:stop], minlength=len(left))
         done += stop
     return drawn
+
+
+@dataclass(frozen=True)
+class QuantitySkew:
+    """IID samples in unequal amounts: client proportions ~ Dir(a), or proportional to lognormal(0, sigma).
+
+    Q. Li et al., Federated Learning on Non-IID Data Silos: An Experimental Study (NIID-Bench), ICDE 2022.
+    """
+
+    a: float | None = None
+    sigma: float | None = None
+    min_size: int = 1
+
+    def __post_init__(self) -> None:
+        if (self.a is None) == (self.sigma is None):
+            raise SpecError(
+                f"partition quantity_skew: a={self.a!r}, sigma={self.sigma!r}; give a (Dirichlet "
+                "shares) or sigma (lognormal sizes), not both"
+            )
+        if self.a is not None:
+            check_number("quantity_skew", "a", self.a, 0.0, open_low=True)
+        if self.sigma is not None:
+            check_number("quantity_skew", "sigma", self.sigma, 0.0)
+        check_integer("quantity_skew", "min_size", self.min_size, 1)
+
+    def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> Split:
+        check_clients("quantity_skew", labels, clients)
+        if self.min_size * clients > len(labels):
+            raise DataError(
+                f"partition quantity_skew: min_size={self.min_size} for {clients} clients is more than the "
+                f"{len(labels)} samples; lower min_size or clients.total"
+            )
+        if self.a is not None:
+            weights = draw_dirichlet(self.a, 1, clients, rng)[0]
+        else:
+            weights = rng.lognormal(0.0, self.sigma or 0.0, clients)
+        sizes = proportional_sizes(len(labels), weights, self.min_size)
+        return Split.from_parts(np.split(rng.permutation(len(labels)), np.cumsum(sizes)[:-1]))

@@ -1,4 +1,4 @@
-"""Virtual clients for populations of a million: nothing stored, samples drawn when a client is asked for."""
+"""Virtual clients for very large populations: samples are drawn on request, nothing is stored."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dragfl.data.partitions.draws import mixes
-from dragfl.data.partitions.split import class_count, number, whole
-from dragfl.errors import DataError, SpecError
+from dragfl.data.partitions.dirichlet import draw_dirichlet
+from dragfl.data.partitions.split import check_integer, check_number, class_count
+from dragfl.errors import DataError
 from dragfl.rng import rng as addressed
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class VirtualSplit:
-    """`samples_of(client)` is a pure function of (seed, client); `sizes` is one number seen `clients` times."""
+    """`samples_of(client)` is a pure function of (seed, client); every client has `size` samples."""
 
     clients: int
     size: int
@@ -32,50 +32,48 @@ class VirtualSplit:
         return np.broadcast_to(np.int64(self.size), (self.clients,))
 
     def samples_of(self, client: int) -> NDArray[np.int64]:
-        """The samples of one client, without repeats; another client may hold the same ones."""
+        """The sample indices of one client, all different; clients may overlap."""
         if not 0 <= client < self.clients:
             raise IndexError(f"client {client} of {self.clients}")
         draw = addressed(self.seed, "resampled", int(client))
         if self.a is None:
             return self.by_class[draw.choice(len(self.by_class), self.size, replace=False)]
-        take = self._take(draw)
+        take = self._class_counts(draw)
         first = np.cumsum(self.counts) - self.counts
         rows = [first[c] + draw.choice(self.counts[c], take[c], replace=False) for c in np.flatnonzero(take)]
         chosen: NDArray[np.int64] = np.concatenate(rows)
         return self.by_class[chosen]
 
-    def _take(self, draw: np.random.Generator) -> NDArray[np.int64]:
-        """How many of each class: multinomial of a Dir(a) mix; what a class lacks moves to the others."""
-        mix = mixes(float(self.a or 0.0), 1, len(self.counts), draw)[0]
+    def _class_counts(self, draw: np.random.Generator) -> NDArray[np.int64]:
+        """Samples per class: multinomial with Dir(a) proportions; a class without enough samples passes on the rest."""
+        proportions = draw_dirichlet(float(self.a or 0.0), 1, len(self.counts), draw)[0]
         take = np.zeros(len(self.counts), np.int64)
         while (missing := self.size - int(take.sum())) > 0:
-            room = self.counts - take
-            weight = np.where(room > 0, mix, 0.0)
-            weight = weight if weight.sum() > 0 else room.astype(np.float64)
-            take += np.minimum(draw.multinomial(missing, weight / weight.sum()), room)
+            left = self.counts - take
+            weight = np.where(left > 0, proportions, 0.0)
+            weight = weight if weight.sum() > 0 else left.astype(np.float64)
+            take += np.minimum(draw.multinomial(missing, weight / weight.sum()), left)
         return take
 
 
 @dataclass(frozen=True)
 class Resampled:
-    """Each client is an addressed draw of k samples: clients overlap by design and need no memory.
+    """Each client is an addressed draw of k samples: clients overlap and need no memory.
 
-    With `a`, the class mix of each client is a draw of Dir(a); without, samples are drawn uniformly. Use it
-    for populations far larger than the dataset; it is the one partition in which a sample belongs to several
-    clients.
+    With `a`, the class proportions of each client are a draw of Dir(a); without, samples are drawn uniformly. For
+    populations far larger than the dataset.
     """
 
     k: int
     a: float | None = None
 
     def __post_init__(self) -> None:
-        whole("resampled", "k", self.k, 1)
+        check_integer("resampled", "k", self.k, 1)
         if self.a is not None:
-            number("resampled", "a", self.a, 0.0, open_low=True)
+            check_number("resampled", "a", self.a, 0.0, open_low=True)
 
     def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> VirtualSplit:
-        if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < 1:
-            raise SpecError(f"partition resampled: clients={clients!r}; give a whole number of at least 1")
+        check_integer("resampled", "clients", clients, 1)
         if self.k > len(labels):
             raise DataError(f"partition resampled: k={self.k} but there are {len(labels)} samples; lower k")
         by_class = np.argsort(labels, kind="stable")

@@ -1,4 +1,4 @@
-"""Equal slices of the samples, shuffled or sorted by label: iid, sorted_shards, shards, gamma_similarity."""
+"""Equal parts of the samples, shuffled or sorted by label: iid, sorted_shards, shards, gamma_similarity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dragfl.data.partitions.split import Split, check_clients, number, whole
+from dragfl.data.partitions.split import Split, check_clients, check_integer, check_number
 from dragfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IID:
-    """A random permutation, cut into equal slices."""
+    """A random permutation, cut into equal parts."""
 
     def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> Split:
         check_clients("iid", labels, clients)
@@ -25,7 +25,7 @@ class IID:
 
 @dataclass(frozen=True)
 class SortedShards:
-    """The samples sorted by label, cut into equal contiguous slices: q = 1 in the DRAG authors' code."""
+    """The samples sorted by label, cut into equal contiguous parts: q = 1 in the DRAG authors' code."""
 
     def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> Split:
         check_clients("sorted_shards", labels, clients)
@@ -43,7 +43,7 @@ class Shards:
     k: int = 2
 
     def __post_init__(self) -> None:
-        whole("shards", "k", self.k, 1)
+        check_integer("shards", "k", self.k, 1)
 
     def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> Split:
         check_clients("shards", labels, clients)
@@ -53,29 +53,28 @@ class Shards:
                 f"{len(labels)} samples; lower k or clients.total"
             )
         shards = np.array_split(np.argsort(labels, kind="stable"), self.k * clients)
-        dealt = rng.permutation(self.k * clients).reshape(clients, self.k)
-        return Split.from_parts([np.concatenate([shards[i] for i in mine]) for mine in dealt])
+        assigned = rng.permutation(self.k * clients).reshape(clients, self.k)
+        return Split.from_parts([np.concatenate([shards[i] for i in own]) for own in assigned])
 
 
 @dataclass(frozen=True)
 class GammaSimilarity:
-    """A share gamma of the samples is dealt at random, the rest sorted by label and cut into equal slices.
+    """A fraction gamma of the samples is assigned IID, the rest sorted by label and cut into equal parts.
 
-    gamma = 1 is iid, gamma = 0 is sorted_shards. S. P. Karimireddy et al., SCAFFOLD, ICML 2020
-    ("similarity").
+    gamma = 1 is iid, gamma = 0 is sorted_shards. S. P. Karimireddy et al., SCAFFOLD, ICML 2020 ("similarity").
     """
 
     gamma: float
 
     def __post_init__(self) -> None:
-        number("gamma_similarity", "gamma", self.gamma, 0.0, 1.0)
+        check_number("gamma_similarity", "gamma", self.gamma, 0.0, 1.0)
 
     def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> Split:
         check_clients("gamma_similarity", labels, clients)
         order = rng.permutation(len(labels))
-        alike, rest = np.split(order, [round(self.gamma * len(labels))])
+        iid, rest = np.split(order, [round(self.gamma * len(labels))])
         rest = rest[np.argsort(labels[rest], kind="stable")]
-        # The larger slices of one half meet the smaller of the other, so that sizes differ by at most one.
-        random_parts = np.array_split(alike, clients)
+        # The larger parts of one half are joined to the smaller of the other, so that sizes differ by at most one.
+        random_parts = np.array_split(iid, clients)
         sorted_parts = np.array_split(rest[::-1], clients)[::-1]
         return Split.from_parts([np.concatenate(pair) for pair in zip(random_parts, sorted_parts, strict=True)])

@@ -1,4 +1,4 @@
-"""A split: which samples each client holds; and the checks that every partition shares."""
+"""Splits (the samples of every client) and the checks that all partitions share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ClientSplit(Protocol):
-    """What users of a split may rely on; `Split` stores its indices, `Resampled` draws them when asked."""
+    """The interface of a split: `Split` stores the indices, `VirtualSplit` draws them on request."""
 
     @property
     def clients(self) -> int: ...
@@ -26,7 +26,7 @@ class ClientSplit(Protocol):
     def sizes(self) -> NDArray[np.int64]: ...
 
     def samples_of(self, client: int) -> NDArray[np.int64]:
-        """The samples of one client."""
+        """The sample indices of one client."""
         ...
 
 
@@ -46,15 +46,14 @@ class Split:
         return np.diff(self.offsets)
 
     def samples_of(self, client: int) -> NDArray[np.int64]:
-        """The samples of one client."""
+        """The sample indices of one client."""
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
 
     @staticmethod
     def from_parts(parts: Sequence[NDArray[np.int64]]) -> Split:
         """Part m goes to client m."""
-        sizes = [len(part) for part in parts]
         indices = np.concatenate(parts).astype(np.int64, copy=False)
-        return Split(indices, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+        return Split(indices, np.cumsum([0, *map(len, parts)]).astype(np.int64))
 
     @staticmethod
     def from_owner(owner: NDArray[np.int64], clients: int) -> Split:
@@ -64,9 +63,9 @@ class Split:
 
 
 class Partition(Protocol):
-    """A frozen dataclass of settings, called to partition_dataset samples to clients; pure in its three arguments.
+    """A frozen dataclass of settings; calling it assigns samples to clients, as a pure function of its arguments.
 
-    A partition that reads the group of every sample has a true attribute `wants_groups` and takes a fourth
+    A partition that reads the group of every sample sets `uses_groups = True` and takes the groups as a fourth
     argument.
     """
 
@@ -74,17 +73,16 @@ class Partition(Protocol):
 
 
 def check_clients(kind: str, labels: NDArray[np.int64], clients: int) -> None:
-    """At least one client and at least one sample for each."""
-    if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < 1:
-        raise SpecError(f"partition {kind}: clients={clients!r}; give a whole number of at least 1")
+    """Require at least one client and one sample for each."""
+    check_integer(kind, "clients", clients, 1)
     if clients > len(labels):
         raise DataError(
             f"partition {kind}: {len(labels)} samples are too few for {clients} clients; lower clients.total"
         )
 
 
-def no_empty(kind: str, split: Split, advice: str) -> Split:
-    """The split itself, or an error that names what to change."""
+def check_no_empty_client(kind: str, split: Split, advice: str) -> Split:
+    """Return the split; raise with the advice if a client has no samples."""
     empty = np.flatnonzero(split.sizes == 0)
     if len(empty):
         raise DataError(
@@ -94,8 +92,10 @@ def no_empty(kind: str, split: Split, advice: str) -> Split:
     return split
 
 
-def number(kind: str, field: str, value: Any, low: float, high: float = math.inf, *, open_low: bool = False) -> None:
-    """A finite number in [low, high], or in (low, high]."""
+def check_number(
+    kind: str, field: str, value: Any, low: float, high: float = math.inf, *, open_low: bool = False
+) -> None:
+    """Require a finite number in [low, high], or in (low, high] with `open_low`."""
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not good or value > high or value < low or (open_low and value == low):
         bounds = f"above {low:g}" if open_low else f"of at least {low:g}"
@@ -103,12 +103,12 @@ def number(kind: str, field: str, value: Any, low: float, high: float = math.inf
         raise SpecError(f"partition {kind}: {field}={value!r}; give a number {bounds}{upper}")
 
 
-def whole(kind: str, field: str, value: Any, low: int) -> None:
-    """A whole number of at least `low`."""
+def check_integer(kind: str, field: str, value: Any, low: int) -> None:
+    """Require an integer of at least `low`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
         raise SpecError(f"partition {kind}: {field}={value!r}; give a whole number of at least {low}")
 
 
 def class_count(labels: NDArray[np.int64]) -> int:
-    """Classes are numbered from 0: the largest label seen plus one."""
+    """The number of classes: the largest label plus one."""
     return int(labels.max()) + 1

@@ -1,4 +1,4 @@
-"""What a split is like, in numbers: sizes, classes held, and how far each client is from the whole."""
+"""Statistics of a split: client sizes, classes per client, and the distance from the global label distribution."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
     from dragfl.data.partitions.split import ClientSplit
 
-SEEN = 2000  # of a larger population, this many evenly spaced clients are looked at
+MAX_CLIENTS = 2000  # of a larger population, this many evenly spaced clients are counted
 
 
 def label_counts(
     split: ClientSplit, labels: NDArray[np.int64], classes: int, clients: Iterable[int] | None = None
 ) -> NDArray[np.int64]:
-    """(clients, classes): how many samples of each class each client holds."""
+    """(clients, classes) samples of each class that each client holds."""
     chosen = range(split.clients) if clients is None else clients
     return np.stack([np.bincount(labels[split.samples_of(m)], minlength=classes) for m in chosen])
 
 
 @dataclass(frozen=True)
 class Summary:
-    """`total_variation` is the mean over clients of (1/2) sum_l |p_m(l) - p(l)|: 0 is iid, 1 is disjoint."""
+    """`total_variation` is the mean over clients of (1/2) sum_l |p_m(l) - p(l)|: 0 is IID, 1 is disjoint."""
 
     clients: int
     samples: int  # over all clients
-    seen: int  # clients looked at for the numbers below
+    seen: int  # clients counted for the numbers below
     size_min: int
     size_median: float
     size_max: int
@@ -42,13 +42,13 @@ class Summary:
 
 
 def summarize_split(split: ClientSplit, labels: NDArray[np.int64], classes: int) -> Summary:
-    """Sizes, classes per client and mean total-variation distance to the global label mix."""
+    """Sizes, classes per client and mean total-variation distance to the global label distribution."""
     sizes = split.sizes
-    step = max(1, -(-split.clients // SEEN))
+    step = max(1, -(-split.clients // MAX_CLIENTS))
     counts = label_counts(split, labels, classes, range(0, split.clients, step))
     held = (counts > 0).sum(1)
     mix = counts / counts.sum(1, keepdims=True)
-    whole = np.bincount(labels, minlength=classes) / len(labels)
+    overall = np.bincount(labels, minlength=classes) / len(labels)
     return Summary(
         clients=split.clients,
         samples=int(sizes.sum()),
@@ -59,5 +59,5 @@ def summarize_split(split: ClientSplit, labels: NDArray[np.int64], classes: int)
         classes_min=int(held.min()),
         classes_median=float(np.median(held)),
         classes_max=int(held.max()),
-        total_variation=float(0.5 * np.abs(mix - whole).sum(1).mean()),
+        total_variation=float(0.5 * np.abs(mix - overall).sum(1).mean()),
     )
