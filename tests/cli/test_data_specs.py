@@ -1,4 +1,4 @@
-"""`dragfl data show` on an experiment: the split it prints is the one its run would train on."""
+"""`dragfl data show SPEC` prints the split that a run of the spec trains on."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
 
 
-def written(root: str = "", partition: str = "{ kind = 'dirichlet_class', a = 0.5 }", seed: int = 4) -> None:
+def write_spec(root: str = "", partition: str = "{ kind = 'dirichlet_class', a = 0.5 }", seed: int = 4) -> None:
     Path("x.toml").write_text(
         f"seed = {seed}\nrounds = 1\n[data]\ndataset = 'digits'\npartition = {partition}\n"
         f"[clients]\ntotal = 5\n[model]\nname = 'logistic'\n{root}"
     )
 
 
-def shown(capsys: Capture, *words: str) -> dict[str, Any]:
+def show(capsys: Capture, *words: str) -> dict[str, Any]:
     assert main(["data", "show", "x.toml", "--json", "--no-figures", *words]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
@@ -47,47 +47,47 @@ def shown(capsys: Capture, *words: str) -> dict[str, Any]:
         ("[root]\nsize = 150\nsource = 'test'", 1438),
     ],
 )
-def test_root_data_are_taken_out_as_in_a_run(capsys: Capture, root: str, samples: int) -> None:
-    written(root)
-    found = shown(capsys)
+def test_root_data_are_removed_as_in_a_run(capsys: Capture, root: str, samples: int) -> None:
+    write_spec(root)
+    found = show(capsys)
     split = dragfl.simulate(dragfl.load("x.toml")).federation.split
     assert found["samples"] == samples == sum(split.sizes)
     assert found["clients"] == 5
     assert (found["size_min"], found["size_max"]) == (min(split.sizes), max(split.sizes))
 
 
-def test_the_table_is_of_the_run(capsys: Capture) -> None:
+def test_the_table_shows_the_split_of_the_run(capsys: Capture) -> None:
     """Client by client: the samples and the classes that the run trains on."""
-    written("[root]\nsize = 150\nbias = 0.5\nbiased_class = 3")
+    write_spec("[root]\nsize = 150\nbias = 0.5\nbiased_class = 3")
     assert main(["data", "show", "x.toml", "--no-figures"]) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     split = dragfl.simulate(dragfl.load("x.toml")).federation.split
     counts = label_counts(split, data.load("digits").y.numpy(), 10, range(5))
-    assert "digits, dirichlet_class(a=0.5)" in said
+    assert "digits, dirichlet_class(a=0.5)" in printed
     for client, row in enumerate(counts):
-        line = next(line for line in said.splitlines() if line.startswith(f"│ {client:>6} "))
+        line = next(line for line in printed.splitlines() if line.startswith(f"│ {client:>6} "))
         cells = [cell.strip() for cell in line.strip("│").split("│")]
         assert cells[:3] == [str(client), f"{row.sum():,}", str((row > 0).sum())]
         most = int(np.argmax(row))
         assert cells[3].startswith(f"{most} {row[most] / row.sum():.0%}")
 
 
-def test_the_seed_is_the_specs(capsys: Capture) -> None:
-    written()
-    mine = shown(capsys)
-    written(seed=5)
-    assert shown(capsys) != mine
-    assert shown(capsys, "--seed", "4") != mine, "an experiment has its own seed"
+def test_the_seed_of_the_spec_is_used(capsys: Capture) -> None:
+    write_spec()
+    mine = show(capsys)
+    write_spec(seed=5)
+    assert show(capsys) != mine
+    assert show(capsys, "--seed", "4") != mine
 
 
 def test_nothing_is_run_or_written(capsys: Capture) -> None:
-    written("[root]\nsize = 150")
-    shown(capsys)
+    write_spec("[root]\nsize = 150")
+    show(capsys)
     assert [path.name for path in Path().iterdir()] == ["x.toml"]
 
 
 @pytest.mark.parametrize(
-    ("spec", "code", "said"),
+    ("spec", "code", "message"),
     [
         ({"root": "[root]\nsize = 1436"}, 3, "2 samples are too few for 5 clients"),
         ({"root": "[root]\nsize = 2000"}, 3, "root.size: 2000 of the 1438 train samples"),
@@ -96,13 +96,13 @@ def test_nothing_is_run_or_written(capsys: Capture) -> None:
         ({"partition": "{ kind = 'label_mud' }"}, 2, "did you mean 'label_mod'?"),
     ],
 )
-def test_mistakes_are_those_of_a_run(capsys: Capture, spec: dict[str, str], code: int, said: str) -> None:
-    written(**spec)
+def test_show_and_run_report_the_same_error(capsys: Capture, spec: dict[str, str], code: int, message: str) -> None:
+    write_spec(**spec)
     assert main(["data", "show", "x.toml", "--no-figures"]) == code
-    told = capsys.readouterr()
-    assert said in told.err
+    shown = capsys.readouterr()
+    assert message in shown.err
     assert main(["run", "x.toml"]) == code
-    assert capsys.readouterr().err == told.err, "one mistake, one message"
+    assert capsys.readouterr().err == shown.err
 
 
 def test_no_such_file(capsys: Capture) -> None:
@@ -110,12 +110,12 @@ def test_no_such_file(capsys: Capture) -> None:
     assert "nowhere.toml: no such file" in capsys.readouterr().err
 
 
-def test_get_a_users_own_files(capsys: Capture) -> None:
+def test_get_a_user_file(capsys: Capture) -> None:
     np.savez("mine.npz", x=np.zeros((20, 3)), y=np.arange(20) % 2)
     assert main(["data", "get", "digits", "npz:mine.npz"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 2
-    assert said[1].startswith("npz:mine.npz: ")
-    assert said[1].endswith("2 classes; read")
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2
+    assert printed[1].startswith("npz:mine.npz: ")
+    assert printed[1].endswith("2 classes; read")
     assert main(["data", "get", "digitts"]) == 2
     assert "did you mean 'digits'?" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Data tests never touch the user's cache and never reach for the network unless they say so."""
+"""Data tests use their own cache; the `offline` fixture disables folders, mirrors and npm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No folders, no mirror answers, no npm."""
+    """No data folders, no mirror, no npm."""
 
     def refuse(url: str, *_: object) -> None:
         raise DataError("no connection")

@@ -1,4 +1,4 @@
-"""The decoded cache: mapped, checked, repaired, safe among processes."""
+"""The cache of decoded datasets: mapped, verified, rebuilt, safe with concurrent readers and writers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from dragfl.data import cache
-from dragfl.data.cache import Arrays
-from dragfl.data.locate import Way, obtain, pin
-from dragfl.data.sources.idx_files import tensors
+from dragfl.data.cache import Arrays, cache_folder
+from dragfl.data.dataset import as_tensors
+from dragfl.data.locate import Source, cache_key, load_arrays
 from dragfl.errors import DataError
 
 ARRAYS: Arrays = {
@@ -26,46 +25,48 @@ ARRAYS: Arrays = {
 }
 
 
-def source(calls: list[str]) -> Way:
-    def get(spare: Path, _: object) -> Arrays:
-        assert spare.is_dir() and not list(spare.iterdir())
+def source(calls: list[str]) -> Source:
+    def get(folder: Path, _: object) -> Arrays:
+        assert folder.is_dir() and not list(folder.iterdir())
         calls.append("called")
         return ARRAYS
 
-    return Way("made up", get)
+    return Source("test source", get)
 
 
-def test_the_second_time_comes_from_the_cache(own_cache: Path) -> None:
+def test_the_second_load_uses_the_cache(own_cache: Path) -> None:
     calls: list[str] = []
     for _ in range(2):
-        found = obtain("toy", "k", [source(calls)], "")
+        found = load_arrays("toy", "k", [source(calls)], "")
         assert all((found[name] == ARRAYS[name]).all() for name in ARRAYS)
     assert calls == ["called"]
     manifest = json.loads((own_cache / "toy" / "k" / "manifest.json").read_text())
-    assert manifest["origin"] == "made up" and set(manifest["files"]) == set(ARRAYS)
+    assert manifest["origin"] == "test source" and set(manifest["files"]) == set(ARRAYS)
     assert not list(own_cache.rglob("*.part"))
 
 
 @pytest.mark.parametrize("name", ["x.npy", "y.npy", "manifest.json"])
-def test_a_flipped_byte_is_noticed_and_repaired(own_cache: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flipped_byte_is_detected_and_the_entry_rebuilt(
+    own_cache: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     calls: list[str] = []
-    obtain("toy", "k", [source(calls)], "")
+    load_arrays("toy", "k", [source(calls)], "")
     path = own_cache / "toy" / "k" / name
     data = bytearray(path.read_bytes())
     data[-3] ^= 0x04
     path.write_bytes(data)
     with caplog.at_level(logging.WARNING, "dragfl.data"):
-        found = obtain("toy", "k", [source(calls)], "")
-    assert calls == ["called", "called"] and "made again" in caplog.text
+        found = load_arrays("toy", "k", [source(calls)], "")
+    assert calls == ["called", "called"] and "rebuilding" in caplog.text
     assert (found["x"] == ARRAYS["x"]).all() and (found["y"] == ARRAYS["y"]).all()
-    obtain("toy", "k", [source(calls)], "")
+    load_arrays("toy", "k", [source(calls)], "")
     assert len(calls) == 2
 
 
 @pytest.mark.parametrize("damage", ["truncate", "remove", "grow", "empty manifest", "other manifest"])
-def test_other_damage_is_repaired(own_cache: Path, damage: str) -> None:
+def test_other_damage_is_rebuilt(own_cache: Path, damage: str) -> None:
     calls: list[str] = []
-    obtain("toy", "k", [source(calls)], "")
+    load_arrays("toy", "k", [source(calls)], "")
     entry = own_cache / "toy" / "k"
     if damage == "truncate":
         (entry / "x.npy").write_bytes((entry / "x.npy").read_bytes()[:-1])
@@ -75,16 +76,16 @@ def test_other_damage_is_repaired(own_cache: Path, damage: str) -> None:
         (entry / "x.npy").unlink()
     else:
         (entry / "manifest.json").write_text("" if damage == "empty manifest" else "[1]")
-    assert (obtain("toy", "k", [source(calls)], "")["x"] == ARRAYS["x"]).all()
+    assert (load_arrays("toy", "k", [source(calls)], "")["x"] == ARRAYS["x"]).all()
     assert len(calls) == 2
 
 
-def test_maps_share_the_file_and_writes_never_reach_it(own_cache: Path) -> None:
-    found = obtain("toy", "k", [source([])], "")
+def test_arrays_are_mapped_and_writes_never_reach_the_file(own_cache: Path) -> None:
+    found = load_arrays("toy", "k", [source([])], "")
     assert isinstance(found["x"], np.memmap)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        x, y, _, _ = tensors(found)
+        x, y, _, _ = as_tensors(found)
     assert x.data_ptr() == found["x"].ctypes.data and y.dtype == torch.int64
     before = (own_cache / "toy" / "k" / "x.npy").read_bytes()
     x[0] = 99
@@ -92,43 +93,43 @@ def test_maps_share_the_file_and_writes_never_reach_it(own_cache: Path) -> None:
     assert (own_cache / "toy" / "k" / "x.npy").read_bytes() == before
 
 
-def test_many_at_once() -> None:
+def test_concurrent_loads() -> None:
     def one(_: int) -> bool:
-        found = obtain("toy", "k", [source([])], "")
+        found = load_arrays("toy", "k", [source([])], "")
         return all(bool((found[name] == ARRAYS[name]).all()) for name in ARRAYS)
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(one, range(40)))
 
 
-def test_an_unwritable_cache_still_gives_data(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_load_with_an_unwritable_cache(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (own_cache / "file").write_text("in the way")
     monkeypatch.setenv("DRAGFL_CACHE", str(own_cache / "file"))
-    assert (obtain("toy", "k", [source([])], "")["x"] == ARRAYS["x"]).all()
+    assert (load_arrays("toy", "k", [source([])], "")["x"] == ARRAYS["x"]).all()
 
 
-def test_ways_are_tried_in_order_and_all_are_named() -> None:
-    def fail(word: str) -> Way:
+def test_sources_are_tried_in_order_and_all_are_named() -> None:
+    def fail(word: str) -> Source:
         def get(_: Path, __: object) -> Arrays:
             raise DataError(f"{word} broke")
 
-        return Way(word, get)
+        return Source(word, get)
 
     calls: list[str] = []
-    obtain("toy", "k", [fail("first"), source(calls), fail("never")], "")
+    load_arrays("toy", "k", [fail("first"), source(calls), fail("never")], "")
     assert calls == ["called"]
     with pytest.raises(DataError) as caught:
-        obtain("toy", "other", [fail("first"), fail("second")], "By hand: walk.")
+        load_arrays("toy", "other", [fail("first"), fail("second")], "Manual download: x.")
     lines = str(caught.value).splitlines()
     assert "the cache" in lines[1] and lines[2:] == [
         "  - first: first broke",
         "  - second: second broke",
-        "By hand: walk.",
+        "Manual download: x.",
     ]
     assert caught.value.exit_code == 3
 
 
 def test_the_default_folder_is_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DRAGFL_CACHE")
-    assert cache.folder().name == "dragfl"
-    assert pin("a", 1) == pin("a", 1) != pin("a", 2)
+    assert cache_folder().name == "dragfl"
+    assert cache_key("a", 1) == cache_key("a", 1) != cache_key("a", 2)

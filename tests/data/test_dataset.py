@@ -1,4 +1,4 @@
-"""The dataset itself, the embedded digits, and a user's own data in one line."""
+"""The dataset class, the embedded digits, and files of the user."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def test_bad_data_are_refused(change: dict[str, Any], word: str) -> None:
         Dataset(**{"name": "t", "x": X, "y": Y, "test_x": X, "test_y": Y, "classes": 2, **change})
 
 
-def test_pictures_need_images() -> None:
+def test_figures_need_images() -> None:
     flat = torch.zeros(2, 5)
-    with pytest.raises(DataError, match="no images"):
-        Dataset("t", flat, Y[:2], flat, Y[:2], 2).pictures(flat)
+    with pytest.raises(DataError, match="not images"):
+        Dataset("t", flat, Y[:2], flat, Y[:2], 2).images(flat)
 
 
 def test_a_dataset_is_loaded_as_itself() -> None:

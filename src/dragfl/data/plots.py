@@ -1,4 +1,4 @@
-"""Pictures of data: who holds which labels, and what the samples look like. Needs matplotlib (`dragfl[report]`)."""
+"""Figures of a dataset: the label distribution of the clients, and samples. Needs matplotlib (`dragfl[report]`)."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
 
     from dragfl.data.dataset import Dataset
 
-CLIENTS = 100  # of a larger population, this many evenly spaced clients are drawn
+MAX_CLIENTS = 100  # of a larger population, this many evenly spaced clients are plotted
 INK, GREY, BLUE = "#222222", "#8a8a8a", "#0072B2"
-LOOK: Any = {"font.size": 8, "text.color": INK, "axes.edgecolor": GREY, "axes.linewidth": 0.6}
+STYLE: Any = {"font.size": 8, "text.color": INK, "axes.edgecolor": GREY, "axes.linewidth": 0.6}
 
 
 def require_matplotlib() -> None:
-    """An error that says what to install."""
+    """Raise if matplotlib is not installed."""
     if find_spec("matplotlib") is None:
-        raise SpecError("pictures need matplotlib: pip install 'dragfl[report]'; the table above needs nothing more")
+        raise SpecError("figures need matplotlib: pip install 'dragfl[report]', or use --no-figures")
 
 
 def plot_label_distribution(dataset: Dataset, split: ClientSplit, title: str) -> Figure:
-    """A heat map of the label mix of each client, on one scale for all figures, with the clients' sizes above."""
+    """A heat map of the label distribution of each client, with the client sizes above; one colour scale for all."""
     require_matplotlib()
     import matplotlib as mpl
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
     from matplotlib.figure import Figure
 
-    step = -(-split.clients // CLIENTS)
+    step = -(-split.clients // MAX_CLIENTS)
     shown = np.arange(0, split.clients, step)
     labels = dataset.y.cpu().numpy()
     counts = label_counts(split, labels, dataset.classes, shown.tolist())
     facts = summarize_split(split, labels, dataset.classes)
-    with mpl.rc_context(LOOK):
+    with mpl.rc_context(STYLE):
         height = 1.5 + min(max(0.115 * dataset.classes, 1.6), 6.0)
         figure = Figure(figsize=(min(max(2.2 + 0.12 * len(shown), 4.6), 8.0), height), layout="constrained")
         sizes, cells = figure.subplots(2, 1, sharex=True, height_ratios=[1, max(4.0, dataset.classes / 7)])
         blues = ["#e8f1fa", "#9ecae1", "#4292c6", "#2171b5", "#08306b"]
-        paint = LinearSegmentedColormap.from_list("blues", blues).with_extremes(bad="white")
+        colours = LinearSegmentedColormap.from_list("blues", blues).with_extremes(bad="white")
         mix = np.ma.masked_equal(counts / counts.sum(1, keepdims=True), 0).T
-        scale = PowerNorm(0.5, 0, 1)  # square root: a share of 2 % must still be seen
-        image = cells.imshow(mix, aspect="auto", cmap=paint, norm=scale, interpolation="nearest")
+        scale = PowerNorm(0.5, 0, 1)  # square root: a share of 2 % stays visible
+        image = cells.imshow(mix, aspect="auto", cmap=colours, norm=scale, interpolation="nearest")
         sizes.bar(np.arange(len(shown)), counts.sum(1), width=0.8, color=GREY)
         sizes.set_ylabel("samples")
         sizes.spines[["top", "right"]].set_visible(False)
@@ -58,14 +58,14 @@ def plot_label_distribution(dataset: Dataset, split: ClientSplit, title: str) ->
         bar = figure.colorbar(image, ax=cells, pad=0.01, fraction=0.04, label="share of the client's samples")
         shares = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1)
         bar.set_ticks(shares, labels=[f"{share:.0%}" for share in shares])
-        apart = f"{facts.classes_median:g} classes a client (median), total variation {facts.total_variation:.2f}"
+        subtitle = f"{facts.classes_median:g} classes per client (median), total variation {facts.total_variation:.2f}"
         sizes.set_title(f"{title}\n", loc="left", fontsize=9.5, fontweight="bold")
-        sizes.text(0, 1.06, apart, transform=sizes.transAxes, color="#555555", fontsize=8)
+        sizes.text(0, 1.06, subtitle, transform=sizes.transAxes, color="#555555", fontsize=8)
     return figure
 
 
 def _ticks(cells: Any, shown: NDArray[np.int64], dataset: Dataset) -> None:
-    """Faint lines between cells, names of classes where there are any, and client numbers that are round."""
+    """Grid lines between cells, class names, and round client numbers."""
     cells.set_xticks(np.arange(len(shown) + 1) - 0.5, minor=True)
     cells.set_yticks(np.arange(dataset.classes + 1) - 0.5, minor=True)
     cells.grid(which="minor", color="#eeeeee", linewidth=0.4)
@@ -79,20 +79,20 @@ def _ticks(cells: Any, shown: NDArray[np.int64], dataset: Dataset) -> None:
 
 
 def plot_samples(dataset: Dataset, rng: np.random.Generator, columns: int = 12) -> Figure:
-    """Random training samples, one row a class, upright; saved at 150 dots an inch a pixel is about a dot."""
+    """Random training samples, upright, one row per class."""
     require_matplotlib()
     import matplotlib as mpl
     import torch
     from matplotlib.figure import Figure
 
     if len(dataset.shape) != 3 or dataset.shape[0] not in (1, 3):
-        raise DataError(f"dataset {dataset.name}: inputs of shape {dataset.shape} are no grey or RGB images to show")
+        raise DataError(f"dataset {dataset.name}: inputs of shape {dataset.shape} are not grey or RGB images")
     labels = dataset.y.cpu().numpy()
     blocks = -(-dataset.classes // 16)
     rows = -(-dataset.classes // blocks)
     names = dataset.class_names or tuple(str(label) for label in range(dataset.classes))
     side = 0.25 + 0.07 * max(map(len, names))
-    with mpl.rc_context(LOOK):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(0.1 + blocks * (side + 0.2 * columns), 0.4 + 0.2 * rows), layout="constrained")
         figure.suptitle(
             f"{dataset.name}: training samples by class", x=0.01, ha="left", fontsize=9.5, fontweight="bold"
@@ -100,12 +100,12 @@ def plot_samples(dataset: Dataset, rng: np.random.Generator, columns: int = 12) 
         for block, axes in enumerate(np.atleast_1d(figure.subplots(1, blocks))):
             first = block * rows
             held = range(first, min(first + rows, dataset.classes))
-            tiles = np.full((rows, columns, *_tile(dataset)), _empty(dataset.shape[0]), np.float32)
+            tiles = np.full((rows, columns, *_tile_shape(dataset)), _background(dataset.shape[0]), np.float32)
             for row, label in enumerate(held):
-                having = np.flatnonzero(labels == label)
-                chosen = rng.choice(having, min(columns, len(having)), replace=False)
-                pictures = dataset.pictures(dataset.x[torch.from_numpy(chosen)]).cpu().numpy()
-                tiles[row, : len(chosen)] = _framed(pictures)
+                members = np.flatnonzero(labels == label)
+                chosen = rng.choice(members, min(columns, len(members)), replace=False)
+                images = dataset.images(dataset.x[torch.from_numpy(chosen)]).cpu().numpy()
+                tiles[row, : len(chosen)] = _with_margin(images)
             sheet = tiles.transpose(0, 2, 1, 3, 4).reshape(rows * tiles.shape[2], columns * tiles.shape[3], -1)
             axes.imshow(sheet.squeeze(), cmap="gray_r" if sheet.shape[2] == 1 else None, vmin=0, vmax=1)
             middle = (np.arange(len(held)) + 0.5) * tiles.shape[2] - 0.5
@@ -116,18 +116,18 @@ def plot_samples(dataset: Dataset, rng: np.random.Generator, columns: int = 12) 
     return figure
 
 
-def _tile(dataset: Dataset) -> tuple[int, int, int]:
-    """(height, width, channels) of an upright picture with its frame."""
-    height, width, channels = dataset.pictures(dataset.x[:1]).shape[1:]
+def _tile_shape(dataset: Dataset) -> tuple[int, int, int]:
+    """(height, width, channels) of an upright image with its margin."""
+    height, width, channels = dataset.images(dataset.x[:1]).shape[1:]
     return height + 2, width + 2, channels
 
 
-def _empty(channels: int) -> float:
-    """What prints as white: grey pictures are drawn as ink on paper."""
+def _background(channels: int) -> float:
+    """The value shown as white: grey images use an inverted colour map."""
     return 0.0 if channels == 1 else 1.0
 
 
-def _framed(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A margin of one pixel."""
+def _with_margin(images: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Add a margin of one pixel."""
     margin = ((0, 0), (1, 1), (1, 1), (0, 0))
-    return np.pad(pictures.clip(0, 1), margin, constant_values=_empty(pictures.shape[3]))
+    return np.pad(images.clip(0, 1), margin, constant_values=_background(images.shape[3]))

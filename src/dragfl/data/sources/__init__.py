@@ -1,1 +1,1 @@
-"""One module a dataset, each with `load(progress=None) -> Dataset`."""
+"""One module per dataset, each with `load(progress=None) -> Dataset`."""

@@ -1,4 +1,4 @@
-"""The embedded default: 1,797 8x8 images of handwritten digits, with 16 levels of grey.
+"""The embedded default dataset: 1,797 8x8 images of handwritten digits, with 16 levels of grey.
 
 The test set of E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning
 Repository (1998), as scikit-learn ships it. Every fifth sample is test data.

@@ -2,113 +2,124 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from dragfl.data.download import Progress, download
-from dragfl.data.file_formats import contents, idx, verify
-from dragfl.data.locate import VARIABLE, Way, folders
+from dragfl.data.file_formats import parse_idx, read_file, verify_checksum
+from dragfl.data.locate import VARIABLE, Source, find_path, not_in_folders
 from dragfl.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from dragfl.data.cache import Arrays
 
 
 @dataclass(frozen=True)
-class File:
-    """One of the four. `digest` is of the idx file; `packed` of its .gz, for downloads and where it is all we know."""
+class IdxFile:
+    """One idx file, plain or gzipped. `gz_checksum` verifies downloads, and local files without a `checksum`."""
 
     name: str  # without .gz
     shape: tuple[int, ...]
-    digest: str = ""
-    packed: str = ""
+    checksum: str = ""  # of the plain file
+    gz_checksum: str = ""
 
     @property
     def size(self) -> int:
-        """Bytes of the idx file."""
+        """Bytes of the plain file."""
         return 4 + 4 * len(self.shape) + prod(self.shape)
 
-    def stored(self, folder: Path) -> Path | None:
-        """Where the file lies in a folder, plain or gzipped."""
+    def path_in(self, folder: Path) -> Path | None:
+        """The path of the file in a folder, plain or gzipped; None if it is missing."""
         return next((p for p in (folder / self.name, folder / f"{self.name}.gz") if p.is_file()), None)
 
     def read(self, path: Path) -> NDArray[np.generic]:
-        """The array, after every check that is known for it."""
-        if self.packed and not self.digest:
-            verify(path, self.packed, str(path))
-        return self.decode(contents(path, self.size), str(path))
+        """Read and verify the array."""
+        if self.gz_checksum and not self.checksum:
+            verify_checksum(path, self.gz_checksum, str(path))
+        return self.decode(read_file(path, self.size), str(path))
 
-    def decode(self, data: bytes, where: str) -> NDArray[np.generic]:
-        """The array in the content of the idx file; images get their channel."""
-        if self.digest:
-            verify(data, self.digest, where)
-        array = idx(data, where)
+    def decode(self, data: bytes, name: str) -> NDArray[np.generic]:
+        """Verify and parse the content of the plain file; images get a channel axis."""
+        if self.checksum:
+            verify_checksum(data, self.checksum, name)
+        array = parse_idx(data, name)
         if array.shape != self.shape or array.dtype != np.uint8:
-            raise DataError(f"{where}: holds {array.dtype} {array.shape}, expected uint8 {self.shape}")
+            raise DataError(f"{name}: holds {array.dtype} {array.shape}, expected uint8 {self.shape}")
         return array[:, None] if array.ndim == 3 else array
 
 
 @dataclass(frozen=True)
-class Files:
-    """The four files, and the sub-folders of a data folder in which they are looked for."""
+class IdxFiles:
+    """The four files, and the sub-folders of DRAGFL_DATA to search for them."""
 
-    x: File
-    y: File
-    test_x: File
-    test_y: File
-    places: tuple[str, ...]
+    x: IdxFile
+    y: IdxFile
+    test_x: IdxFile
+    test_y: IdxFile
+    subfolders: tuple[str, ...]
 
-    def __iter__(self) -> Iterator[tuple[str, File]]:
+    def __iter__(self) -> Iterator[tuple[str, IdxFile]]:
         return iter((name, getattr(self, name)) for name in ("x", "y", "test_x", "test_y"))
 
-    def find(self) -> Path | None:
-        """The first folder of DRAGFL_DATA that holds all four."""
-        places = (top / sub for top in folders() for sub in self.places)
-        return next((place for place in places if all(file.stored(place) for _, file in self)), None)
+    def find_folder(self) -> Path | None:
+        """The first folder of DRAGFL_DATA that holds all four files."""
+        return find_path(self.subfolders, lambda folder: all(file.path_in(folder) for _, file in self))
 
-    def from_folder(self, folder: Path) -> Arrays:
+    def read_folder(self, folder: Path) -> Arrays:
+        """Read the four files of a folder."""
         out = {}
         for name, file in self:
-            path = file.stored(folder)
+            path = file.path_in(folder)
             if path is None:
                 raise DataError(f"{folder} has no {file.name} or {file.name}.gz")
             out[name] = file.read(path)
         return out
 
-    def local(self) -> Way:
-        """The user's own folders."""
+    def local_source(self) -> Source:
+        """The folders of DRAGFL_DATA."""
 
-        def get(_: Path, __: Progress | None) -> Arrays:
-            folder = self.find()
+        def load(_: Path, __: Progress | None) -> Arrays:
+            folder = self.find_folder()
             if folder is None:
-                among = ", ".join(map(str, folders())) or "it is not set"
-                raise DataError(f"no folder {' or '.join(self.places)} with the four files ({among})")
-            return self.from_folder(folder)
+                raise not_in_folders(f"folder {' or '.join(self.subfolders)} with the four files")
+            return self.read_folder(folder)
 
-        return Way(f"folders in {VARIABLE}", get)
+        return Source(f"folders in {VARIABLE}", load)
 
-    def mirror(self, base: str) -> Way:
+    def mirror_source(self, base: str) -> Source:
         """The four .gz files below one address."""
-        return Way(base, partial(self._download, base))
+        return Source(base, partial(self._download, base))
 
-    def _download(self, base: str, spare: Path, progress: Progress | None) -> Arrays:
+    def _download(self, base: str, folder: Path, progress: Progress | None) -> Arrays:
         for _, file in self:
-            download(f"{base}/{file.name}.gz", file.packed, spare / f"{file.name}.gz", progress)
-        return self.from_folder(spare)
+            download(f"{base}/{file.name}.gz", file.gz_checksum, folder / f"{file.name}.gz", progress)
+        return self.read_folder(folder)
 
 
-def tensors(arrays: Arrays) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(x, y, test_x, test_y): inputs share the memory of the arrays, labels become int64."""
-    x, y, test_x, test_y = (torch.from_numpy(arrays[name]) for name in ("x", "y", "test_x", "test_y"))
-    return x, y.long(), test_x, test_y.long()
+def idx_files(
+    train: int,
+    test: int,
+    subfolders: tuple[str, ...],
+    *,
+    prefix: str = "",
+    test_name: str = "t10k",
+    checksums: Sequence[str] = ("",) * 4,
+    gz_checksums: Sequence[str] = ("",) * 4,
+) -> IdxFiles:
+    """Files of 28x28 images named as those of MNIST; checksums in the order x, y, test_x, test_y."""
+    sums = zip(checksums, gz_checksums, strict=True)
+    x, y, test_x, test_y = (
+        IdxFile(f"{prefix}{part}-{kind}-ubyte", (count, *shape), *next(sums))
+        for part, count in (("train", train), (test_name, test))
+        for kind, shape in (("images-idx3", (28, 28)), ("labels-idx1", ()))
+    )
+    return IdxFiles(x, y, test_x, test_y, subfolders)

