@@ -1,182 +1,225 @@
-"""`dragfl paper [PANEL ...] [--seeds N] [--quick]`"""
+"""`dragfl reproduce [FIGURE ...] [--seeds N] [--quick]`"""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragfl.cli.options import add_jobs_option
+from dragfl.cli.sweep import add_jobs
 
 if TYPE_CHECKING:
-    from dragfl.reproduction.figure import Panel
-    from dragfl.reproduction.plan import Laid, Scale
+    from rich.table import Table
 
-RUNS, QUICK_RUNS = Path("paper-runs"), Path("paper-runs-quick")
-OUT, QUICK_OUT = Path("paper"), Path("paper-quick")
+    from dragfl.reproduction.formatting import Row
+    from dragfl.reproduction.runs import FigurePlan, FigureRequest
+
+RUNS, QUICK_RUNS = Path("reproduction-runs"), Path("reproduction-runs-quick")
+OUT, QUICK_OUT = Path("reproduction"), Path("reproduction-quick")
 NOT_TO_SET = {
-    "seed": "give --seeds",
-    "name": "runs are named after what they compute",
-    "data": "give data.dataset=NAME, data.partition.kind=NAME",
+    "seed": "use --seeds",
+    "name": "runs are named after their settings",
+    "data": "use data.dataset=NAME, data.partition.kind=NAME",
 }
+STYLES = {"PASS": "green", "FAIL": "red", "UNDECIDED": "yellow", "NOT RUN": "dim"}
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
-        "paper",
-        help="make the figures of the DRAG paper again and say of every claim whether it holds",
-        description="Runs what is missing of the panels named (default: all), draws them and prints a verdict for "
-        "every claim they serve. The same command goes on where an interrupted one stopped, and panels share runs.",
+        "reproduce",
+        help="reproduce the figures of the DRAG paper and judge its claims",
+        description="Executes the missing runs of the named figures (default: all), plots them and prints a verdict "
+        "for every claim that needs them. Figures share runs; an interrupted command continues where it stopped.",
     )
-    command.add_argument("words", nargs="*", metavar="PANEL", help="as in fig3a fig7, or key=value; see --list")
-    command.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N-1 (default: what each panel asks for)")
-    command.add_argument("--rounds", type=int, metavar="N", help="other than the panel has, and told as such")
-    command.add_argument("--quick", action="store_true", help="every panel in small: minutes, and not evidence")
-    command.add_argument("--list", action="store_true", help="list the panels, what each would take, and stop")
-    command.add_argument("--dry-run", action="store_true", help="list the runs that are missing and stop")
-    command.add_argument("--judge", action="store_true", help="run nothing: figures and verdicts of what is there")
-    kept, told = f"{RUNS}, with --quick {QUICK_RUNS}", f"{OUT}, with --quick {QUICK_OUT}"
-    command.add_argument("--runs", type=Path, metavar="DIR", help=f"where runs are kept (default: {kept})")
-    command.add_argument("--out", type=Path, help=f"where figures and verdicts go (default: {told})")
-    add_jobs_option(command)
-    command.add_argument("--quiet", action="store_true", help="print nothing but the verdicts and errors")
+    command.add_argument("words", nargs="*", metavar="FIGURE", help="such as fig3a fig7, or key=value; see --list")
+    command.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N-1 (default: set by each figure)")
+    command.add_argument("--rounds", type=int, metavar="N", help="rounds of every run (default: set by each figure)")
+    command.add_argument("--quick", action="store_true", help="reduced settings for a smoke test; not evidence")
+    command.add_argument("--list", action="store_true", help="list the figures with time estimates, then stop")
+    command.add_argument("--dry-run", action="store_true", help="list the missing runs, then stop")
+    command.add_argument("--judge", action="store_true", help="run nothing; plots and verdicts of the finished runs")
+    runs, out = f"{RUNS}, with --quick {QUICK_RUNS}", f"{OUT}, with --quick {QUICK_OUT}"
+    command.add_argument("--runs", type=Path, metavar="DIR", help=f"folder of the run directories (default: {runs})")
+    command.add_argument("--out", type=Path, help=f"folder for plots, summaries and verdicts (default: {out})")
+    add_jobs(command)
+    command.add_argument("--quiet", action="store_true", help="print only verdicts and errors")
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     from dragfl.errors import SpecError
-    from dragfl.reproduction.runs import lay_all, missing, waiting
+    from dragfl.reproduction.runs import missing_runs, plan_figure
 
     folder = args.runs or (QUICK_RUNS if args.quick else RUNS)
     if folder.exists() and not folder.is_dir():
         raise SpecError(f"--runs: {folder} is not a folder; choose another")
-    asked = _asked(args)
+    requests = _parse_requests(args)
+    plans = [plan_figure(request, folder) for request in requests]
     if args.list:
-        return _list(asked, folder, args)
-    laid = lay_all(asked, folder)
+        _print_figures(plans, args)
+        return 0
     if args.dry_run:
-        for p in missing(laid):
-            print(p.folder)
-        if later := waiting(laid):
-            print(f"and {len(later)} runs of controls, when they are tuned")
+        for planned in missing_runs(plans):
+            print(planned.folder)
+        if later := [p for plan in plans for p in plan.runs_after_tuning]:
+            print(f"and {len(later)} runs of tuned controls, after their tuning runs")
         return 0
     if not args.judge:
-        _play(asked, laid, folder, args)
-    return _tell(asked, folder, args)
+        _execute(requests, plans, folder, args)
+    _print_results(requests, folder, args)
+    return 0
 
 
-def _asked(args: argparse.Namespace) -> list[tuple[Panel, Scale]]:
-    """The panels asked for, each at its scale; those without data are told of and left out."""
+def _parse_requests(args: argparse.Namespace) -> list[FigureRequest]:
+    """The requested figures with their datasets; figures without available data are reported and left out."""
     from dragfl.cli.data import DownloadProgress
     from dragfl.config.overrides import parse_override
     from dragfl.errors import DataError, SpecError
-    from dragfl.reproduction import data
-    from dragfl.reproduction import figure as panel
-    from dragfl.reproduction.plan import Scale
+    from dragfl.reproduction.datasets import DatasetSelector
+    from dragfl.reproduction.figure import figure_names, load_figure
+    from dragfl.reproduction.runs import FigureRequest
 
     changes = [word for word in args.words if "=" in word]
-    wanted = [word for word in args.words if "=" not in word] or panel.names()
+    names = [word for word in args.words if "=" not in word] or figure_names()
     if args.seeds is not None and not 1 <= args.seeds <= 100:
-        raise SpecError(f"--seeds: {args.seeds}; give a number from 1 to 100")
+        raise SpecError(f"--seeds: {args.seeds}; use a number from 1 to 100")
     if args.rounds is not None:
         changes.append(f"rounds={args.rounds}")
-    given = {".".join(path): value for path, value in map(parse_override, changes)}
-    for key, instead in NOT_TO_SET.items():
-        if key in given:
-            raise SpecError(f"paper: {key} cannot be set here; {instead}")
-    asked, skipped = [], dict[str, list[str]]()
-    to_run = not (args.list or args.dry_run or args.judge)
+    values = {".".join(path): value for path, value in map(parse_override, changes)}
+    for key, advice in NOT_TO_SET.items():
+        if key in values:
+            raise SpecError(f"reproduce: {key} cannot be set here; {advice}")
+    requests, skipped = [], dict[str, list[str]]()
+    download = not (args.list or args.dry_run or args.judge)
     with DownloadProgress(quiet=args.quiet) as progress:
-        finder = data.Finder(quick=args.quick, asked=given.get("data.dataset"), fetch=to_run, progress=progress)
-        for name in dict.fromkeys(wanted):
-            one = panel.load(name)
-            found = finder.find(one)
-            if found.dataset is None:
-                skipped.setdefault(found.reason, []).append(name)
+        selector = DatasetSelector(
+            quick=args.quick, requested=values.get("data.dataset"), download=download, progress=progress
+        )
+        for figure in map(load_figure, dict.fromkeys(names)):
+            try:
+                dataset = selector.select(figure)
+            except DataError as error:
+                skipped.setdefault(str(error), []).append(figure.name)
                 continue
-            seeds = args.seeds or (1 if args.quick else one.seeds)
-            asked.append((one, Scale(found.dataset, tuple(range(seeds)), args.quick, tuple(changes))))
-    for reason, names in skipped.items():
-        print(f"skipped, the data are not at hand: {', '.join(names)}\n  {reason}")
-    if not asked:
-        raise DataError("paper: no panel has its data at hand; see the reasons above and `dragfl data`")
-    return asked
+            seeds = args.seeds or (1 if args.quick else figure.seeds)
+            requests.append(FigureRequest(figure, dataset, tuple(range(seeds)), args.quick, tuple(changes)))
+    for reason, figures in skipped.items():
+        print(f"skipped, data not available: {', '.join(figures)}\n  {reason}")
+    if not requests:
+        raise DataError("reproduce: no figure has its data available; see the reasons above and `dragfl data`")
+    return requests
 
 
-def _cores(args: argparse.Namespace, runs: int) -> int:
+def _jobs(args: argparse.Namespace, runs: int) -> int:
     from dragfl.errors import SpecError
 
     if args.jobs is not None and args.jobs < 1:
-        raise SpecError(f"--jobs: {args.jobs}; give at least 1")
+        raise SpecError(f"--jobs: {args.jobs}; use at least 1")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(args.jobs or cores, runs))
 
 
-def _list(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespace) -> int:
-    from dragfl.reproduction.cost import Rates, duration
-    from dragfl.reproduction.plan import lay_out, unique
-    from dragfl.reproduction.runs import missing, waiting
+def _print_figures(plans: Sequence[FigurePlan], args: argparse.Namespace) -> None:
+    from dragfl.reproduction.run_time import RunTimes, format_duration
+    from dragfl.reproduction.runs import missing_runs, unique_runs
 
-    for one, scale in asked:
-        laid = lay_out(one, scale, folder)
-        later = waiting([laid])
-        left = missing([laid]) + later
-        seconds = Rates(laid.planned).left(left) / _cores(args, 100)
-        when = duration(seconds) if left else "nothing to do"
-        count = len(unique(laid.planned)) + len(later)
-        runs = f"{scale.dataset}, {laid.planned[0].experiment.rounds} rounds at most, {count} runs"
-        print(f"{one.name:16} {one.title}")
-        print(f"{'':16} {one.figure}; {runs}, {len(left)} missing: {when}")
-    return 0
-
-
-def _play(asked: list[tuple[Panel, Scale]], laid: list[Laid], folder: Path, args: argparse.Namespace) -> None:
-    from dragfl.cli.interrupt import catch_interrupts
-    from dragfl.cli.reproduce_progress import Work
-    from dragfl.reproduction.runs import missing, play, waiting
-    from dragfl.runs.sweep import Callbacks
-
-    todo = missing(laid)
-    jobs = _cores(args, len(todo))
-    work = Work(jobs, all_runs=[p for one in laid for p in one.planned], quiet=args.quiet)
-    work.plan(todo, waiting(laid))
-    work.announce()
-    with catch_interrupts() as should_stop, work:
-        callbacks = Callbacks(work.begin, work.record, work.end, should_stop)
-        play(asked, folder, callbacks, on_plan=work.plan, jobs=jobs)
+    for plan in plans:
+        figure, later = plan.request.figure, plan.runs_after_tuning
+        missing = missing_runs([plan]) + later
+        count = len(unique_runs(plan.planned)) + len(later)
+        seconds = RunTimes(plan.planned).remaining(missing) / _jobs(args, 100)
+        time = format_duration(seconds) if missing else "finished"
+        rounds = plan.planned[0].experiment.rounds
+        print(f"{figure.name:16} {figure.title}")
+        print(
+            f"{'':16} {figure.topic}; {plan.request.dataset}, at most {rounds} rounds, {count} runs, "
+            f"{len(missing)} missing: {time}"
+        )
 
 
-def _tell(asked: list[tuple[Panel, Scale]], folder: Path, args: argparse.Namespace) -> int:
-    """Summaries, figures and verdicts of what is there."""
+def _execute(
+    requests: Sequence[FigureRequest], plans: Sequence[FigurePlan], folder: Path, args: argparse.Namespace
+) -> None:
+    from dragfl.cli.interrupt import polite_interrupt
+    from dragfl.cli.reproduce_progress import ReproductionProgress
+    from dragfl.reproduction.runs import missing_runs, run_figures
+
+    missing = missing_runs(plans)
+    jobs = _jobs(args, len(missing))
+    progress = ReproductionProgress(jobs, all_runs=[p for plan in plans for p in plan.planned], quiet=args.quiet)
+    progress.plan(missing, [p for plan in plans for p in plan.runs_after_tuning])
+    progress.announce()
+    with polite_interrupt() as should_stop, progress:
+        run_figures(
+            requests,
+            folder,
+            on_plan=progress.plan,
+            on_begin=progress.begin,
+            on_record=progress.record,
+            on_end=progress.end,
+            should_stop=should_stop,
+            jobs=jobs,
+        )
+
+
+def _print_results(requests: Sequence[FigureRequest], folder: Path, args: argparse.Namespace) -> None:
+    """Write summaries, plots and verdicts of the finished runs, and print their tables."""
     from rich.console import Console
 
-    from dragfl.cli.reproduce_tables import curves_table, verdicts_table
     from dragfl.errors import SpecError
     from dragfl.reproduction import results
 
-    names = [panel.name for panel, _ in asked]
+    names = [request.figure.name for request in requests]
     out = args.out or (QUICK_OUT if args.quick else OUT)
-    book = results.keep(asked, folder, out)
-    rows = results.verdicts(book, names)
+    summaries = results.write_summaries(requests, folder, out)
+    used = [summaries[name] for name in names if name in summaries]
     console = Console()
     if not args.quiet:
-        for one, _ in asked:
-            if one.name in book:
-                console.print(curves_table(one, book[one.name]))
-        for text in results.remarks(book, names):
-            console.print(text, markup=False, highlight=False)
+        for summary in used:
+            title = next(f"{r.figure.name}: {r.figure.title}" for r in requests if r.figure.name == summary.figure)
+            console.print(_curve_table(results.curve_table(summary), title))
+        for note in results.scope_notes(used):
+            console.print(note, markup=False, highlight=False)
+    rows = results.verdict_rows(summaries, names)
     if rows:
-        console.print(verdicts_table(rows))
-        console.print(results.tally(rows), markup=False, highlight=False)
+        console.print(_verdict_table(rows))
+        console.print(results.count_verdicts(rows), markup=False, highlight=False)
     else:
-        print("no claim is judged by these panels")
-    results.write_verdicts(results.verdicts(book), out)
+        print("no claim needs these figures")
+    results.write_verdicts(results.verdict_rows(summaries), out)
     try:
-        drawn = results.draw(book, names, out)
-    except SpecError as error:  # no plotting library: runs, summaries and verdicts are there all the same
-        print(f"no figures: {error}")
-        return 0
+        plots = results.plot_figures(summaries, names, out)
+    except SpecError as error:  # matplotlib is not installed; summaries and verdicts are complete
+        print(f"no plots: {error}")
+        return
     if not args.quiet:
-        print(f"{len(drawn)} figures in {out / results.FIGURES}, summaries and verdicts in {out}")
-    return 0
+        print(f"{len(plots)} plots in {out / results.FIGURES}, summaries and verdicts in {out}")
+
+
+def _curve_table(rows: Sequence[Sequence[str]], title: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    header, *body = rows
+    table = Table(*header, box=box.SIMPLE_HEAD, title=title, title_justify="left")
+    for cells in body:
+        table.add_row(*cells)
+    return table
+
+
+def _verdict_table(rows: Sequence[Row]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_lines=True)
+    table.add_column("claim")
+    table.add_column("statement", ratio=3)
+    table.add_column("measured: median (range)", ratio=3)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("remark", ratio=3)
+    for row in rows:
+        table.add_row(row.claim, row.text, row.measured, Text(row.verdict, style=STYLES[row.verdict]), row.remark)
+    return table

@@ -1,6 +1,6 @@
-"""The paper again: every figure as a panel of runs, every claim as data, and a judge that computes the verdicts.
+"""Reproducing the paper: its figures and claims as data, and verdicts computed from runs.
 
-A panel is a TOML file of `panels/`: an experiment, the curves that differ from it, and the claims it serves. `plan.py`
-turns panels into run directories, `summary.py` run directories into small records, `judge.py` records into verdicts,
-`page.py` all of it into docs/reproduction.md.
+A figure is a TOML file in `figures/`: a base experiment and the curves that differ from it. `runs.py` executes the runs
+of figures, `summary.py` makes small summaries of them, `verdicts.py` judges the claims of `claims.toml` from summaries,
+and `page.py` writes docs/reproduction.md.
 """

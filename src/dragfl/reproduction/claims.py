@@ -1,22 +1,25 @@
-"""Claims as data: what the paper says, and the comparison of runs that decides it. Read from `claims.toml`.
+"""Claims as data, read from `claims.toml`: a statement, and the comparisons of runs that decide it.
 
 [[claim]]
-id, says                       the claim in words
-also_at                        a lower target: a second row of the table, for runs too short for the panel's own
-seeds                          how many must have been run before it is decided
-if_pass, if_fail               a sentence for the verdict table: what it means, or why it is so
-[[claim.part]]                 all parts must hold
-panel, of, versus              the curve it is about, and those it is compared with
-metric                         rounds (to the target), final, best, mean, unrest, or a number of a record
-how                            the value, its ratio to or difference from the best of `versus`, or its rank
-relation, threshold            what must be true of that
-target                         another target than the panel's
-than                           {panel, of, versus}: the same of other curves, which is subtracted first
+id, text                       the claim in words
+lower_target                   adds a second row with this target, which shorter runs can decide
+seeds                          number of seeds needed for a verdict
+if_pass, if_fail               a remark for the verdict table
+[[claim.comparisons]]          all of them must hold
+figure, curve, versus          the curve, and the curves it is compared with
+conditions                     for "margin": the curves are named CURVE-CONDITION
+metric                         rounds (to the target), final, best, mean, accuracy_std, or a key of summary.TELEMETRY
+statistic                      the value; its ratio to, or difference from, the best of `versus`; its rank; its margin
+relation, threshold            what must hold for the statistic
+target                         another target than the figure's
+minus                          {figure, curve, versus}: the same statistic of other curves, which is subtracted first
+label                          a name for the statistic, where the labels of the curves are not enough
 """
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -24,131 +27,135 @@ from typing import Any, Literal
 
 from dragfl.config.registry import convert
 from dragfl.errors import SpecError, nearest
-from dragfl.reproduction import figure as panels
+from dragfl.reproduction.figure import load_figure
 from dragfl.reproduction.intervals import Relation
-from dragfl.reproduction.summary import NUMBERS
+from dragfl.reproduction.summary import TELEMETRY
 
-METRICS = ("rounds", "final", "best", "mean", "unrest", *NUMBERS)
-How = Literal["value", "ratio", "inverse", "difference", "rank", "margin"]
+ACCURACY_METRICS = ("final", "best", "mean", "accuracy_std")
+METRICS = ("rounds", *ACCURACY_METRICS, *TELEMETRY)
+Statistic = Literal["value", "ratio", "inverse_ratio", "difference", "rank", "margin"]
 
 
 @dataclass(frozen=True)
-class Side:
-    """The curves a number is made of."""
+class CurveSet:
+    """The curves that one statistic is computed from."""
 
-    panel: str
-    of: str
+    figure: str
+    curve: str
     versus: list[str] = field(default_factory=list)
-    conditions: list[str] = field(default_factory=list)  # how = "margin": curves are named CURVE-CONDITION
+    conditions: list[str] = field(default_factory=list)
+
+    @property
+    def curves(self) -> list[str]:
+        names = [self.curve, *self.versus]
+        return [f"{name}-{condition}" for name in names for condition in self.conditions] if self.conditions else names
 
 
 @dataclass(frozen=True)
-class Part:
-    """One comparison."""
-
-    panel: str
-    of: str
+class Comparison:
+    figure: str
+    curve: str
     relation: Relation = ">="
     threshold: float = 0.0
     versus: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
     metric: str = "rounds"
-    how: How = "value"
+    statistic: Statistic = "value"
     target: float | None = None
-    than: Side | None = None
-    what: str = ""  # in words, where the curves' labels do not say it
+    minus: CurveSet | None = None
+    label: str = ""
 
     @property
-    def sides(self) -> list[Side]:
-        mine = Side(self.panel, self.of, self.versus, self.conditions)
-        return [mine] if self.than is None else [mine, self.than]
+    def curve_sets(self) -> list[CurveSet]:
+        own = CurveSet(self.figure, self.curve, self.versus, self.conditions)
+        return [own] if self.minus is None else [own, self.minus]
 
     @property
     def low_is_best(self) -> bool:
-        return self.metric in ("rounds", "unrest", "bytes")
+        return self.metric in ("rounds", "accuracy_std", "bytes")
 
 
 @dataclass(frozen=True)
 class Claim:
     id: str
-    says: str
-    part: list[Part]
+    text: str
+    comparisons: list[Comparison]
     seeds: int = 3
     if_pass: str = ""
     if_fail: str = ""
-    also_at: float | None = None
-    lower: bool = False  # it is the second row of another
+    lower_target: float | None = None
+    has_lower_target: bool = False  # a second row, made from the `lower_target` of another claim
 
     @property
-    def panels(self) -> list[str]:
-        """The panels it needs, in order."""
-        return list(dict.fromkeys(side.panel for part in self.part for side in part.sides))
+    def figures(self) -> list[str]:
+        """The figures it needs, in order."""
+        return list(dict.fromkeys(curves.figure for c in self.comparisons for curves in c.curve_sets))
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A reason why paper and measurement may differ, and the comparisons that show how much is due to it."""
+    """A possible reason for a difference between paper and measurement, and comparisons that quantify it."""
 
     title: str
     text: str
-    part: list[Part]
-
-
-def curves_of(side: Side) -> list[str]:
-    """Every curve a side asks for."""
-    if side.conditions:
-        return [f"{curve}-{condition}" for curve in (side.of, *side.versus) for condition in side.conditions]
-    return [side.of, *side.versus]
+    comparisons: list[Comparison]
 
 
 @cache
-def load() -> tuple[Claim, ...]:
-    """Every claim, checked: its panels and curves exist."""
-    tables = tomllib.loads(files("dragfl.reproduction").joinpath("claims.toml").read_text())
-    return tuple(row for table in tables["claim"] for row in rows_of(made(table)))
+def load_claims() -> tuple[Claim, ...]:
+    """All claims, each followed by its row with a lower target."""
+    return tuple(row for table in _read_tables("claims.toml")["claim"] for row in expand_claim(parse_claim(table)))
 
 
-def rows_of(claim: Claim) -> list[Claim]:
-    """The claim, and its twin at a lower target where it has one."""
-    if claim.also_at is None:
-        return [claim]
-    at = f"{claim.also_at:.0%}".replace("%", " %")
-    says = f"As {claim.id}, at {at} instead of the panel's target: another claim, which shorter runs can decide"
-    parts = [replace(part, target=claim.also_at) for part in claim.part]
-    return [claim, replace(claim, id=f"{claim.id} at {at}", says=says, part=parts, also_at=None, lower=True)]
+@cache
+def load_causes() -> tuple[Cause, ...]:
+    causes = tuple(convert("cause", table, Cause) for table in _read_tables("causes.toml")["cause"])
+    for cause in causes:
+        _check_comparisons(f"cause '{cause.title}'", cause.comparisons)
+    return causes
 
 
-def made(table: dict[str, Any]) -> Claim:
+def parse_claim(table: dict[str, Any]) -> Claim:
     claim = convert(f"claim {table.get('id', '?')}", table, Claim)
-    if not claim.part:
-        raise SpecError(f"claim {claim.id}: no [[claim.part]]; nothing would decide it")
-    if any("relation" not in part or "threshold" not in part for part in table["part"]):
-        raise SpecError(f"claim {claim.id}: a part needs a relation and a threshold")
-    _check(f"claim {claim.id}", claim.part)
+    if not claim.comparisons:
+        raise SpecError(f"claim {claim.id}: no [[claim.comparisons]]; add at least one")
+    if any("relation" not in c or "threshold" not in c for c in table["comparisons"]):
+        raise SpecError(f"claim {claim.id}: a comparison needs a relation and a threshold")
+    _check_comparisons(f"claim {claim.id}", claim.comparisons)
     return claim
 
 
-@cache
-def causes() -> tuple[Cause, ...]:
-    """Every cause, checked likewise."""
-    tables = tomllib.loads(files("dragfl.reproduction").joinpath("causes.toml").read_text())
-    found = tuple(convert("cause", table, Cause) for table in tables["cause"])
-    for cause in found:
-        _check(f"cause '{cause.title}'", cause.part)
-    return found
+def expand_claim(claim: Claim) -> list[Claim]:
+    """The claim, and its second row where it has a lower target."""
+    if claim.lower_target is None:
+        return [claim]
+    target = f"{100 * claim.lower_target:.0f} %"
+    lower = replace(
+        claim,
+        id=f"{claim.id} at {target}",
+        text=f"{claim.id} with a target of {target}: a different claim, which shorter runs can decide",
+        comparisons=[replace(c, target=claim.lower_target) for c in claim.comparisons],
+        lower_target=None,
+        has_lower_target=True,
+    )
+    return [claim, lower]
 
 
-def _check(where: str, parts: list[Part]) -> None:
-    for part in parts:
-        if part.metric not in METRICS:
-            raise SpecError(f"{where}: unknown metric '{part.metric}'{nearest(part.metric, METRICS)}")
-        if part.how != "value" and not part.versus:
-            raise SpecError(f"{where}: {part.how} of {part.of} needs `versus`")
-        for side in part.sides:
-            for curve in curves_of(side):
-                _ = panels.load(side.panel)[curve]
+def claims_for(figure: str) -> list[str]:
+    """The claims that need a figure."""
+    return [claim.id for claim in load_claims() if figure in claim.figures]
 
 
-def served_by(panel: str) -> list[str]:
-    """The claims a panel serves."""
-    return [claim.id for claim in load() if panel in claim.panels]
+def _read_tables(name: str) -> dict[str, Any]:
+    return tomllib.loads(files("dragfl.reproduction").joinpath(name).read_text())
+
+
+def _check_comparisons(where: str, comparisons: Sequence[Comparison]) -> None:
+    for c in comparisons:
+        if c.metric not in METRICS:
+            raise SpecError(f"{where}: unknown metric '{c.metric}'{nearest(c.metric, METRICS)}")
+        if c.statistic != "value" and not c.versus:
+            raise SpecError(f"{where}: {c.statistic} of {c.curve} needs `versus`")
+        for curves in c.curve_sets:
+            for curve in curves.curves:
+                _ = load_figure(curves.figure)[curve]

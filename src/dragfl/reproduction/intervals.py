@@ -1,34 +1,35 @@
-"""Numbers that may be known only by their bounds: a round that was not reached is later than the last one run.
+"""Intervals for censored numbers: a target that was not reached is reached after the last round, if ever.
 
-A span holds every value that is possible. What is asked of it is answered True, False, or None where both may be.
+An interval contains every possible value. A question about it has the answer True, False, or None where both are
+possible.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Literal
 
 Relation = Literal["<", "<=", ">", ">=", "=", "within", "apart"]
 
 
 @dataclass(frozen=True)
-class Span:
+class Interval:
     """The values from `low` to `high`, both included."""
 
     low: float
     high: float
 
     @staticmethod
-    def of(value: float) -> Span:
-        return Span(value, value)
+    def exact(value: float) -> Interval:
+        return Interval(value, value)
 
     @staticmethod
-    def more_than(value: float) -> Span:
-        """A value that is censored: more than this."""
-        return Span(math.nextafter(value, math.inf), math.inf)
+    def above(value: float) -> Interval:
+        """A censored value: more than this."""
+        return Interval(math.nextafter(value, math.inf), math.inf)
 
     @property
     def known(self) -> bool:
@@ -38,60 +39,58 @@ class Span:
     def censored(self) -> bool:
         return self.high == math.inf
 
-    def __truediv__(self, other: Span) -> Span:
-        """A ratio of positive values. Above a censored denominator it is at most; two censored ones say nothing."""
+    def __truediv__(self, other: Interval) -> Interval:
+        """A ratio of positive values. A censored denominator leaves an upper bound only."""
         low = 0.0 if other.high == math.inf else self.low / other.high
-        return Span(low, math.inf if self.high == math.inf or other.low == 0 else self.high / other.low)
+        return Interval(low, math.inf if self.high == math.inf or other.low == 0 else self.high / other.low)
 
-    def __sub__(self, other: Span) -> Span:
+    def __sub__(self, other: Interval) -> Interval:
         low = -math.inf if other.high == math.inf else self.low - other.high
-        return Span(low, math.inf if self.high == math.inf else self.high - other.low)
+        return Interval(low, math.inf if self.high == math.inf else self.high - other.low)
 
-    def is_(self, relation: Relation, threshold: float) -> bool | None:
+    def satisfies(self, relation: Relation, threshold: float) -> bool | None:
         """Whether the relation holds for all values (True), for none (False), or for some (None)."""
         low, high = self.low, self.high
-        if relation == "within":  # of 1, for a ratio
-            holds = 1 - threshold <= low and high <= 1 + threshold
-            fails = high < 1 - threshold or low > 1 + threshold
-        elif relation == "apart":  # from 0, in either direction
-            holds = low >= threshold or high <= -threshold
-            fails = -threshold < low and high < threshold
-        elif relation == "=":
-            holds, fails = low == high == threshold, high < threshold or low > threshold
-        elif relation in ("<", "<="):
-            strict = relation == "<"
-            holds = high < threshold or (high == threshold and not strict)
-            fails = low > threshold or (low == threshold and strict)
-        else:
-            strict = relation == ">"
-            holds = low > threshold or (low == threshold and not strict)
-            fails = high < threshold or (high == threshold and strict)
+        match relation:
+            case "<":
+                holds, fails = high < threshold, low >= threshold
+            case "<=":
+                holds, fails = high <= threshold, low > threshold
+            case ">":
+                holds, fails = low > threshold, high <= threshold
+            case ">=":
+                holds, fails = low >= threshold, high < threshold
+            case "=":
+                holds, fails = low == high == threshold, high < threshold or low > threshold
+            case "within":  # of 1, for a ratio
+                holds = 1 - threshold <= low and high <= 1 + threshold
+                fails = high < 1 - threshold or low > 1 + threshold
+            case "apart":  # from 0, in either direction
+                holds = low >= threshold or high <= -threshold
+                fails = -threshold < low and high < threshold
         return True if holds else False if fails else None
 
 
-def least(spans: Sequence[Span]) -> Span:
-    """The smallest of some values."""
-    return Span(min(s.low for s in spans), min(s.high for s in spans))
+def minimum(intervals: Sequence[Interval]) -> Interval:
+    return Interval(min(i.low for i in intervals), min(i.high for i in intervals))
 
 
-def most(spans: Sequence[Span]) -> Span:
-    """The largest of some values."""
-    return Span(max(s.low for s in spans), max(s.high for s in spans))
+def maximum(intervals: Sequence[Interval]) -> Interval:
+    return Interval(max(i.low for i in intervals), max(i.high for i in intervals))
 
 
-def middle(spans: Sequence[Span]) -> Span:
-    """The median: its bounds are the medians of the bounds."""
-    return Span(median(s.low for s in spans), median(s.high for s in spans))
+def median(intervals: Sequence[Interval]) -> Interval:
+    return Interval(statistics.median(i.low for i in intervals), statistics.median(i.high for i in intervals))
 
 
-def rank(mine: Span, others: Sequence[Span], *, low_is_best: bool) -> Span:
-    """The place among others, 1 being the best, equals sharing one; what censoring leaves open is a span of places."""
+def rank(value: Interval, others: Sequence[Interval], *, low_is_best: bool) -> Interval:
+    """The rank among others, 1 for the best, the same for equal values; an interval where censoring leaves it open."""
 
-    def surely(a: Span, b: Span) -> bool:
+    def surely_better(a: Interval, b: Interval) -> bool:
         return a.high < b.low if low_is_best else a.low > b.high
 
-    def possibly(a: Span, b: Span) -> bool:
+    def possibly_better(a: Interval, b: Interval) -> bool:
         return a.low < b.high if low_is_best else a.high > b.low
 
-    first, last = (1 + sum(before(other, mine) for other in others) for before in (surely, possibly))
-    return Span(first, last)
+    first = 1 + sum(surely_better(other, value) for other in others)
+    return Interval(first, 1 + sum(possibly_better(other, value) for other in others))

@@ -1,144 +1,230 @@
-"""docs/reproduction.md from the summaries beside it: verdicts, figures, tables and settings, and nothing by hand.
+"""docs/reproduction.md, generated from the summaries: verdicts, causes, plots, tables and settings.
 
-What only a person can say, the causes that the ablations point to, is read from `causes.md` in the folder of summaries.
+The only text from elsewhere is `causes.md` in the folder of the summaries.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from dragfl.reproduction import claims, results
-from dragfl.reproduction import figure as panel
-from dragfl.reproduction.claims import Part
-from dragfl.reproduction.cost import duration
-from dragfl.reproduction.figure import TUNING_SEEDS
-from dragfl.reproduction.formatting import Row, finding_text
-from dragfl.reproduction.page_figure import anchor, section, title
-from dragfl.reproduction.summary import WINDOW
-from dragfl.reproduction.verdicts import SHARE, Summaries, Verdict, find, target_of
+import tomli_w
 
-HEAD = """# The paper again
+from dragfl.config.overrides import override
+from dragfl.reproduction.claims import Comparison, claims_for, load_causes
+from dragfl.reproduction.figure import Figure, figure_names, load_figure
+from dragfl.reproduction.formatting import METRIC_NAMES, format_comparison
+from dragfl.reproduction.plots import caption
+from dragfl.reproduction.results import (
+    FIGURES,
+    count_verdicts,
+    curve_table,
+    load_summaries,
+    plot_figures,
+    total_seconds,
+    verdict_rows,
+)
+from dragfl.reproduction.run_time import format_duration
+from dragfl.reproduction.runs import TUNING_SEEDS, FigureRequest
+from dragfl.reproduction.summary import WINDOW, Summaries, Summary
+from dragfl.reproduction.verdicts import REQUIRED_FRACTION, Verdict, judge_comparison, target_of
 
-Every figure of Zhu, Zhang, Liu, Wang, *DRAG: Divergence-based Adaptive Aggregation in Federated Learning on Non-IID
-Data* (arXiv 2309.01779), run again with `dragfl paper`, and a verdict on every claim. The paper gives no tables and no
-repetitions; its figures and words are what there is to compare with. This page is made of the runs' summaries in
-[reproduction/](reproduction) by `python docs/make_reproduction.py`; nothing in it is typed in but the causes.
+CAUSES = "causes.md"
+SOURCE = "../src/dragfl/reproduction"
+INTRODUCTION = """# Reproducing the paper
+
+All figures of Zhu, Zhang, Liu, Wang, *DRAG: Divergence-based Adaptive Aggregation in Federated Learning on Non-IID
+Data* (arXiv 2309.01779), reproduced with `dragfl reproduce`, and a verdict on every claim. The paper has no tables and
+no repetitions, so the comparison is with its figures and text. `python docs/make_reproduction.py` generates this page
+from the summaries in [reproduction/](reproduction); only the discussion of the causes is written by hand.
 """
-DATA = {
-    "emnist47": "`emnist47` is 93,629 + 4,700 real EMNIST images of the 47 balanced classes. It is not the official "
-    "balanced split (112,800 + 18,800) that the paper names: accuracies are not comparable digit by digit.",
+DATASETS = {
+    "emnist47": "`emnist47` has 93,629 training and 4,700 test images of EMNIST's 47 balanced classes. It is not the "
+    "official balanced split (112,800 + 18,800) of the paper: accuracies are not directly comparable.",
     "emnist": "`emnist` is the official balanced split: 112,800 + 18,800 images of 47 classes.",
-    "cifar10": "`cifar10` is CIFAR-10 as published, 50,000 + 10,000 photographs, without augmentation.",
+    "cifar10": "`cifar10` is CIFAR-10 as published, 50,000 + 10,000 images, without augmentation.",
 }
-RULES = f"""## How a verdict is made
+RULES = f"""## Rules for a verdict
 
-A claim is data ([claims.toml](../src/dragfl/paper/claims.toml)): curves, a metric, a relation, a threshold, and the
-seeds it takes; the judge is code ([judge.py](../src/dragfl/paper/judge.py)) and reads nothing but the summaries.
+Claims are data ([claims.toml]({SOURCE}/claims.toml)): curves, a metric, a relation, a threshold and a number of seeds.
+Verdicts are computed by [verdicts.py]({SOURCE}/verdicts.py) from the summaries alone.
 
-- *Rounds to target* is the first evaluated round of at least the target accuracy, every 10 rounds. It is censored at
-  the rounds given to the run: "not reached" means more than that. A ratio with a censored denominator is "at most"; a
-  censored numerator fails; both censored is UNDECIDED.
-- *Final accuracy* is the mean over the evaluations of the last {WINDOW} rounds (of the last half of a shorter run),
-  *unrest* their standard deviation. A run that diverged has final accuracy 0 and reaches nothing.
-- PASS needs the relation for the median over seeds and for at least {100 * SHARE:.0f} % of the seeds, compared seed by
-  seed (the same split and the same first model), each with its best rival: the median of the ratios need not be the
-  ratio of the medians. With fewer seeds than the claim takes it is UNDECIDED. A claim whose
-  runs are missing is NOT RUN. All parts of a claim must hold.
-- *Aggregate / mean update* is the median length of what the aggregate makes of the updates over that of their mean,
-  before any server step, momentum or tuned length.
-- Controls with a setting to choose are tuned on seed {", ".join(map(str, TUNING_SEEDS))}, which is never judged.
+- *Rounds to target*: the first evaluated round with at least the target accuracy (evaluation every 10 rounds). Censored
+  at the maximum number of rounds: "not reached" means more rounds than that. A ratio with a censored denominator is an
+  upper bound ("at most"); a censored numerator fails; with both censored the claim is UNDECIDED.
+- *Final accuracy*: the mean over the evaluations of the last {WINDOW} rounds (of the last half of a shorter run). A run
+  that diverged has final accuracy 0 and reaches no target.
+- PASS: the relation holds for the median over seeds and for at least {100 * REQUIRED_FRACTION:.0f} % of the seeds.
+  Curves are compared seed by seed (same partition, same initial model), with the best competitor of each seed, so the
+  median of the ratios need not be the ratio of the medians. UNDECIDED: fewer seeds than the claim needs. NOT RUN:
+  runs are missing. All comparisons of a claim must hold.
+- *Aggregate / mean update*: the norm of the aggregate over the norm of the mean update, before server step, momentum or
+  a tuned server learning rate; the median over rounds.
+- Tuned settings are selected on seed {", ".join(map(str, TUNING_SEEDS))}, which is never used for a verdict.
 """
-METRICS = {  # in words, where causes are told
-    "rounds": "rounds to the target",
-    "final": "final accuracy",
-    "best": "best accuracy",
-    "mean": "mean accuracy over the run",
-    "skipped": "rounds without a step",
-    "reference_norm": "length of the root update",
-}
 
 
-def write(folder: Path, page: Path) -> list[Path]:
-    """The page and its figures, from the summaries in a folder; what was written."""
-    book = results.load(folder)
-    drawn = results.draw(book, list(book), folder)
-    for figure in drawn:
-        figure.pdf.unlink(missing_ok=True)  # the page shows the other
-    causes = folder / "causes.md"
-    text = render(book, causes.read_text() if causes.is_file() else "", folder.name)
-    page.write_text(text)
-    return [page, *(figure.png for figure in drawn)]
+def write_page(folder: Path, page: Path) -> list[Path]:
+    """Write the page and its plots from the summaries in a folder; return the paths."""
+    summaries = load_summaries(folder)
+    plots = plot_figures(summaries, list(summaries), folder)
+    for plot in plots:
+        plot.pdf.unlink(missing_ok=True)  # the page shows the PNG
+    causes = folder / CAUSES
+    page.write_text(render_page(summaries, causes.read_text() if causes.is_file() else "", folder.name))
+    return [page, *(plot.png for plot in plots)]
 
 
-def render(book: Summaries, causes: str, folder: str) -> str:
+def render_page(summaries: Summaries, causes: str, folder: str) -> str:
     """The page as Markdown."""
-    rows = results.verdicts(book)
-    sections = [HEAD, _scope(book), _verdicts(rows), _causes(book, causes), RULES]
-    sections += [section(panel.load(name), book[name], folder) for name in panel.names() if name in book]
-    missing = [name for name in panel.names() if name not in book]
-    if missing:
-        sections.append(_missing(missing))
-    return "\n".join(part.strip() + "\n" for part in sections if part.strip())
-
-
-def _scope(book: Summaries) -> str:
-    used = list(book.values())
-    if not used:
-        return "No panel has been run yet."
-    lines = [f"- {DATA[name]}" for name in DATA if any(s.dataset == name for s in used)]
-    machines = sorted({s.machine for s in used if s.machine})
-    hours = duration(results.seconds(used))
-    lines.append(f"- Machine: {'; '.join(machines)}. {hours} of computing on one core for all panels together.")
-    lines.append("- The same computation: `dragfl paper`, which takes what is there and runs what is missing.")
-    table = ["| panel | what | data | rounds at most | seeds | computing, one core |", "|---|---|---|---|---|---|"]
-    for name in panel.names():
-        if name in book:
-            one, s = panel.load(name), book[name]
-            rounds = str(s.rounds) if s.rounds == one.rounds else f"{s.rounds}, the panel has {one.rounds}"
-            table.append(
-                f"| [{name}](#{anchor(title(one))}) | {one.figure} | {s.dataset} | {rounds} | {len(s.seeds)} "
-                f"| {duration(s.seconds)} |"
-            )
-    return "\n".join(["## What was run", "", *lines, "", *table])
-
-
-def _verdicts(rows: Sequence[Row]) -> str:
-    table = ["| claim | the paper says, or it leaves open | measured: median (range over seeds) | verdict | because |"]
-    table.append("|---|---|---|---|---|")
-    table += [
-        f"| {r.claim} | {_cell(r.says)} | {_cell(r.measured)} | **{r.verdict}** | {_cell(r.because)} |" for r in rows
+    names = figure_names()
+    sections = [
+        INTRODUCTION,
+        _runs_section(summaries),
+        _verdicts_section(summaries),
+        _causes_section(summaries, causes),
     ]
-    lead = (
-        f"{results.tally(rows)}. C1 to C10 and C17 to C24 are the paper's own claims; the others ask what it leaves "
+    sections += [RULES, *(_figure_section(load_figure(n), summaries[n], folder) for n in names if n in summaries)]
+    missing = [f"- `dragfl reproduce {n}`: {load_figure(n).title}" for n in names if n not in summaries]
+    if missing:
+        note = "`dragfl reproduce --list` estimates the time for each."
+        sections.append("\n".join(["## Not run yet", "", note, "", *missing]))
+    return "\n".join(section.strip() + "\n" for section in sections if section.strip())
+
+
+def _runs_section(summaries: Summaries) -> str:
+    if not summaries:
+        return "No figure has been run yet."
+    used = list(summaries.values())
+    notes = [f"- {text}" for name, text in DATASETS.items() if any(s.dataset == name for s in used)]
+    machines = "; ".join(sorted({s.machine for s in used if s.machine}))
+    notes.append(f"- Machine: {machines}. {format_duration(total_seconds(used))} of computing on one core in total.")
+    notes.append("- To repeat it: `dragfl reproduce`. It executes only the runs that are missing.")
+    rows = [["figure", "topic", "data", "maximum rounds", "seeds", "computing, one core"]]
+    for figure in (load_figure(name) for name in figure_names() if name in summaries):
+        s = summaries[figure.name]
+        rounds = str(s.rounds) if s.rounds == figure.rounds else f"{s.rounds} instead of {figure.rounds}"
+        link = f"[{figure.name}](#{heading_anchor(_heading(figure))})"
+        rows.append([link, figure.topic, s.dataset, rounds, str(len(s.seeds)), format_duration(total_seconds([s]))])
+    return "\n".join(["## Runs", "", *notes, "", *_markdown_table(rows)])
+
+
+def _verdicts_section(summaries: Summaries) -> str:
+    rows = verdict_rows(summaries)
+    note = (
+        f"{count_verdicts(rows)}. C1 to C10 and C17 to C24 are claims of the paper; the others cover what it leaves "
         "open. C32 to C34 are about its theory and are not judged by runs."
     )
-    return "\n".join(["## Verdicts", "", lead, "", *table])
+    table = [["claim", "statement", "measured: median (range over seeds)", "verdict", "remark"]]
+    table += [[row.claim, row.text, row.measured, f"**{row.verdict}**", row.remark] for row in rows]
+    return "\n".join(["## Verdicts", "", note, "", *_markdown_table(table)])
 
 
-def _causes(book: Summaries, by_hand: str) -> str:
-    """Every cause that has runs to show for it, with their numbers; then what was written by hand."""
-    lines = ["## Where the paper and the measurement differ, and why", ""]
-    for cause in claims.causes():
-        shown = [part for part in cause.part if find(part, 1, book).verdict is not Verdict.NOT_RUN]
-        if shown:
-            lines += [f"**{cause.title}.** {cause.text}", ""]
-            lines += [f"- {_where(part, book)}: {finding_text(find(part, 1, book), book)}" for part in shown]
-            lines.append("")
-    return "\n".join([*lines, by_hand.strip()]) if len(lines) > 2 or by_hand.strip() else ""
+def _causes_section(summaries: Summaries, discussion: str) -> str:
+    """Every cause with its measured comparisons, then the discussion written by hand."""
+    lines = []
+    for cause in load_causes():
+        results = [judge_comparison(comparison, 1, summaries) for comparison in cause.comparisons]
+        rows = [
+            [r.comparison.figure, _metric_name(r.comparison, summaries), format_comparison(r, summaries)]
+            for r in results
+            if r.verdict is not Verdict.NOT_RUN
+        ]
+        if rows:
+            table = _markdown_table([["figure", "metric", "measured: median (range over seeds)"], *rows])
+            lines += [f"**{cause.title}.** {cause.text}", "", *table, ""]
+    if not lines and not discussion.strip():
+        return ""
+    return "\n".join(["## Differences between paper and measurement, and their causes", "", *lines, discussion.strip()])
 
 
-def _where(part: Part, book: Summaries) -> str:
-    target = target_of(part, book[part.panel])
-    told = METRICS[part.metric] if part.metric != "rounds" or target is None else f"rounds to {100 * target:g} %"
-    return f"{part.panel}, {told}"
+def _metric_name(comparison: Comparison, summaries: Summaries) -> str:
+    target = target_of(comparison, summaries[comparison.figure])
+    if comparison.metric == "rounds" and target is not None:
+        return f"rounds to {100 * target:g} %"
+    return METRIC_NAMES.get(comparison.metric, comparison.metric)
 
 
-def _missing(names: Sequence[str]) -> str:
-    lines = ["## Not run yet", "", "Each is a command away; `dragfl paper --list` says how long it takes.", ""]
-    lines += [f"- `dragfl paper {name}`: {panel.load(name).title}" for name in names]
-    return "\n".join(lines)
+def _figure_section(figure: Figure, s: Summary, folder: str) -> str:
+    """Plot, table, tuning, command and settings of a figure."""
+    of_paper = figure.name.startswith("fig")
+    claims = claims_for(figure.name)
+    return "\n".join(
+        [
+            f"## {_heading(figure)}",
+            "",
+            f"{figure.topic}. The paper: {figure.paper}" if of_paper else figure.paper,
+            *(["", f"Claims: {', '.join(claims)}."] if claims else []),
+            "",
+            f"![{figure.title}: test accuracy by round]({folder}/{FIGURES}/{figure.name}.png)",
+            "",
+            caption(figure, s),
+            "",
+            *_markdown_table(curve_table(s)),
+            "",
+            *_tuning_lines(figure, s),
+            f"<!-- test: skip, it takes {format_duration(total_seconds([s]) / 2)} -->",
+            "```console",
+            _command(figure, s),
+            "```",
+            "",
+            *_settings_lines(figure, s),
+        ]
+    )
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+def _tuning_lines(figure: Figure, s: Summary) -> list[str]:
+    """The tried values of each tuned setting, and the selected one."""
+    rows = [["tuned setting", "value", "seed", "rounds to the target", "best accuracy", "selected"]]
+    for trial in s.tuning:
+        tune, selected = figure[trial["curve"]].tune, s.tuned.get(trial["curve"])
+        if tune is not None and selected is not None:
+            rounds = f"> {s.rounds}" if trial["rounds"] is None else str(trial["rounds"])
+            setting = f"{figure[trial['curve']].label}: `{tune.key}`"
+            mark = "yes" if trial["value"] == selected else ""
+            rows.append(
+                [setting, str(trial["value"]), str(trial["seed"]), rounds, f"{100 * trial['best']:.1f} %", mark]
+            )
+    return [*_markdown_table(rows), ""] if len(rows) > 1 else []
+
+
+def _command(figure: Figure, s: Summary) -> str:
+    words = ["dragfl", "reproduce", figure.name, "--seeds", str(len(s.seeds)), *(["--quick"] if s.quick else [])]
+    for change in s.changes:
+        key, _, value = change.partition("=")
+        if key == "rounds":
+            words += ["--rounds", value]
+        elif key != "data.dataset":
+            words.append(change)
+    return shlex.join([*words, *([f"data.dataset={s.dataset}"] if len(figure.datasets) > 1 else [])])
+
+
+def _settings_lines(figure: Figure, s: Summary) -> list[str]:
+    if figure.based_on is None:
+        request = FigureRequest(figure, s.dataset, tuple(s.seeds), s.quick, tuple(s.changes))
+        tables = override(dict(figure.experiment), request.overrides)
+        lines = ["Settings of all curves:", "", "```toml", tomli_w.dumps(tables).strip(), "```"]
+    else:
+        changed = f", with {', '.join(f'`{word}`' for word in figure.set)}" if figure.set else ""
+        lines = [f"The experiment of {figure.based_on}{changed}."]
+    curves = [[curve.full_label, " ".join(f"`{word}`" for word in curve.set)] for curve in figure.curves]
+    lines += ["", *_markdown_table([["curve", "settings"], *curves])]
+    lines += ["", "Settings that the paper does not state, or that differ between its text and its code:", ""]
+    return lines + [f"- `{key}`: {text}" for key, text in figure.assumed.items()]
+
+
+def _heading(figure: Figure) -> str:
+    return f"{figure.name}: {figure.title}"
+
+
+def heading_anchor(heading: str) -> str:
+    """The anchor of a heading on GitHub."""
+    kept = "".join(c for c in heading.lower() if c.isalnum() or c in "-_ ")
+    return kept.strip().replace(" ", "-")
+
+
+def _markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    header, *body = [f"| {' | '.join(row)} |" for row in escaped]
+    return [header, "|" + "---|" * len(rows[0]), *body]

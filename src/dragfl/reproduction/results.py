@@ -1,28 +1,29 @@
-"""Panels that were run, as a folder: a summary for each, their figures and the verdicts on the claims they serve.
+"""The output folder of a reproduction: summaries, plots, and the verdicts on the claims.
 
-OUT/PANEL.json              how it was run and a record for every curve and seed
-OUT/figures/PANEL.png, .pdf
+OUT/FIGURE.json             the settings, and a record for every curve and seed
+OUT/figures/FIGURE.png, .pdf
 OUT/verdicts.json           a row for every claim
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragfl import atomic
+from dragfl.atomic import write_text
 from dragfl.errors import SpecError
-from dragfl.reproduction import claims, summary
-from dragfl.reproduction import figure as panel
-from dragfl.reproduction import plots as figures
-from dragfl.reproduction.cost import duration
-from dragfl.reproduction.formatting import Row, row
-from dragfl.reproduction.plan import lay_out
-from dragfl.reproduction.runs import Asked
-from dragfl.reproduction.verdicts import Summaries, Verdict, judge
+from dragfl.reproduction.claims import Claim, load_claims
+from dragfl.reproduction.figure import figure_names, load_figure
+from dragfl.reproduction.formatting import Row, make_row
+from dragfl.reproduction.intervals import Interval, median
+from dragfl.reproduction.plots import plot_figure
+from dragfl.reproduction.run_time import format_duration
+from dragfl.reproduction.runs import FigureRequest, plan_figure
+from dragfl.reproduction.summary import Record, Summaries, Summary, read_summary, summarise, write_summary
+from dragfl.reproduction.verdicts import Verdict, judge_claim, rounds_to
 
 if TYPE_CHECKING:
     from dragfl.report.figures import SavedFigure
@@ -30,75 +31,113 @@ if TYPE_CHECKING:
 FIGURES, VERDICTS = "figures", "verdicts.json"
 
 
-def keep(asked: Asked, folder: Path, out: Path) -> dict[str, summary.Summary]:
-    """Write the summary of every panel that has a run; all there are in the folder, of those asked for only these."""
+def write_summaries(requests: Sequence[FigureRequest], folder: Path, out: Path) -> dict[str, Summary]:
+    """Summarise the runs of every requested figure; return these summaries and those of other figures in `out`."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SpecError(f"{out}: cannot be made ({error.strerror}); choose another --out") from None
-    made = {one.name: summary.summarise(lay_out(one, scale, folder)) for one, scale in asked}
-    made = {name: found for name, found in made.items() if found.seeds}
-    for name, found in made.items():
-        summary.write(found, out / f"{name}.json")
-    others = load(out, but=[one.name for one, _ in asked])
-    book = {**others, **made}
-    return {name: book[name] for name in panel.names() if name in book}
+        raise SpecError(f"{out}: cannot be created ({error.strerror}); choose another --out") from None
+    requested = [summarise(plan_figure(request, folder)) for request in requests]
+    written = {summary.figure: summary for summary in requested if summary.seeds}
+    for name, summary in written.items():
+        write_summary(summary, out / f"{name}.json")
+    return {**load_summaries(out, exclude=[summary.figure for summary in requested]), **written}
 
 
-def load(out: Path, but: Sequence[str] = ()) -> dict[str, summary.Summary]:
-    """Every summary of a folder, by panel."""
-    files = {name: out / f"{name}.json" for name in panel.names() if name not in but}
-    return {name: summary.read(path) for name, path in files.items() if path.is_file()}
+def load_summaries(out: Path, exclude: Sequence[str] = ()) -> dict[str, Summary]:
+    """The summaries in a folder, by figure."""
+    files = {name: out / f"{name}.json" for name in figure_names() if name not in exclude}
+    return {name: read_summary(path) for name, path in files.items() if path.is_file()}
 
 
-def verdicts(book: Summaries, only: Sequence[str] | None = None) -> list[Row]:
-    """A row for every claim, or for those that these panels serve."""
-    chosen = [claim for claim in claims.load() if only is None or set(claim.panels) & set(only)]
-    return [row(judge(claim, book), book) for claim in chosen if not (claim.lower and _is_no_lower(claim, book))]
+def verdict_rows(summaries: Summaries, figures: Sequence[str] | None = None) -> list[Row]:
+    """A row for every claim, or for the claims that need one of these figures."""
+    claims = [claim for claim in load_claims() if figures is None or set(claim.figures) & set(figures)]
+    return [make_row(judge_claim(claim, summaries), summaries) for claim in claims if not _redundant(claim, summaries)]
 
 
-def _is_no_lower(claim: claims.Claim, book: Summaries) -> bool:
-    """Whether the panels were run with a target as low as that of the claim: then it says nothing new."""
-    targets = [book[name].target for name in claim.panels if name in book]
-    return any(target is not None and target <= (part.target or 0.0) for target in targets for part in claim.part)
+def _redundant(claim: Claim, summaries: Summaries) -> bool:
+    """Whether a claim with a lower target equals the claim itself, since the runs had a target as low as that."""
+    targets = [target for name in claim.figures if name in summaries and (target := summaries[name].target) is not None]
+    lower = [comparison.target or 0.0 for comparison in claim.comparisons]
+    return claim.has_lower_target and bool(targets) and min(targets) <= max(lower)
 
 
 def write_verdicts(rows: Sequence[Row], out: Path) -> None:
-    atomic.write_text(out / VERDICTS, json.dumps([asdict(r) for r in rows], indent=1, ensure_ascii=False) + "\n")
+    write_text(out / VERDICTS, json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False) + "\n")
 
 
-def draw(book: Summaries, names: Sequence[str], out: Path) -> list[SavedFigure]:
-    made = [figures.draw(panel.load(name), book[name], out / FIGURES) for name in names if name in book]
-    return [figure for figure in made if figure is not None]
+def plot_figures(summaries: Summaries, figures: Sequence[str], out: Path) -> list[SavedFigure]:
+    names = [name for name in figures if name in summaries]
+    written = [plot_figure(load_figure(name), summaries[name], out / FIGURES) for name in names]
+    return [plot for plot in written if plot is not None]
 
 
-def remarks(book: Summaries, names: Sequence[str]) -> list[str]:
-    """What a reader of the table must know first: scale, data, stand-ins."""
-    used = [book[name] for name in names if name in book]
-    lines = []
-    if any(s.quick for s in used):
-        lines.append(
-            "This is a scaled-down look (--quick): smaller networks, fewer rounds, lower targets, one seed unless "
-            "asked for more; controls that are tuned otherwise have a middle value. "
-            "Its verdicts are about that, not about the paper."
-        )
-    stand_ins = sorted({s.dataset for s in used if s.dataset not in panel.load(s.panel).datasets})
-    lines += [f"{name} stands in for the data of the paper." for name in stand_ins]
-    changed = sorted({change for s in used for change in s.changed})
-    if changed:
-        lines.append(f"Changed on the command line: {', '.join(changed)}.")
-    if any(s.dataset == "emnist47" for s in used):
-        lines.append("emnist47 is real EMNIST of the 47 classes, but not the official balanced split.")
-    lines.append(f"{len(used)} panels, {duration(seconds(used))} of computing on one core.")
-    return lines
-
-
-def seconds(used: Sequence[summary.Summary]) -> float:
-    """Computing on one core for all of them, each run once; tuning included."""
-    runs = {r.run: r.seconds for s in used for records in s.curves.values() for r in records.values()}
-    return sum(runs.values()) + sum(float(trial["seconds"]) for s in used for trial in s.tuning)
-
-
-def tally(rows: Sequence[Row]) -> str:
+def count_verdicts(rows: Sequence[Row]) -> str:
     """`12 PASS, 3 FAIL, 1 UNDECIDED, 0 NOT RUN`"""
-    return ", ".join(f"{sum(r.verdict == v for r in rows)} {v.value}" for v in Verdict)
+    return ", ".join(f"{sum(row.verdict == v for row in rows)} {v.value}" for v in Verdict)
+
+
+def total_seconds(summaries: Iterable[Summary]) -> float:
+    """Computing time on one core, tuning included; a run that figures share counts once."""
+    summaries = list(summaries)
+    runs = {record.run: record.seconds for summary in summaries for record in summary.records}
+    return sum(runs.values()) + sum(float(trial["seconds"]) for summary in summaries for trial in summary.tuning)
+
+
+def scope_notes(summaries: Sequence[Summary]) -> list[str]:
+    """Scale, data and changed settings of the results, for the reader of the tables."""
+    notes = []
+    if any(summary.quick for summary in summaries):
+        notes.append("Reduced settings (--quick) for a smoke test; not evidence about the paper.")
+    substitutes = {s.dataset for s in summaries if s.dataset not in load_figure(s.figure).datasets}
+    notes += [f"{name} is a substitute for the paper's dataset." for name in sorted(substitutes)]
+    changes = sorted({change for summary in summaries for change in summary.reported_changes})
+    if changes:
+        notes.append(f"Changed on the command line: {', '.join(changes)}.")
+    if any(summary.dataset == "emnist47" for summary in summaries):
+        notes.append("emnist47 is real EMNIST of the 47 classes, but not the official balanced split.")
+    return [*notes, f"{len(summaries)} figures, {format_duration(total_seconds(summaries))} of computing on one core."]
+
+
+def curve_table(summary: Summary) -> list[list[str]]:
+    """A header, then a row for every curve with runs: medians and ranges over seeds.
+
+    Final accuracy is left out where runs stop at the target.
+    """
+    figure, target = load_figure(summary.figure), summary.target
+    stopped = any(record.ended == "target" for record in summary.records)
+    header = ["algorithm"]
+    header += [] if target is None else [f"rounds to {100 * target:g} %"]
+    header += [] if stopped else ["final accuracy"]
+    rows = [[*header, "best accuracy", "aggregate / mean update"]]
+    for curve in figure.curves:
+        records = list(summary.curves.get(curve.id, {}).values())
+        if not records:
+            continue
+        diverged = sum(record.diverged for record in records)
+        ratios = [Interval.exact(r.numbers["step_ratio"]) for r in records if "step_ratio" in r.numbers]
+        cells = [curve.full_label]
+        cells += [] if target is None else [_format_rounds(records, target)]
+        cells += [] if stopped else [_format_accuracies([record.final for record in records])]
+        best = _format_accuracies([record.best for record in records])
+        cells.append(f"{best}, {diverged} of {len(records)} diverged" if diverged else best)
+        cells.append(f"{median(ratios).low:.2f}" if ratios else "—")
+        rows.append(cells)
+    return rows
+
+
+def _format_rounds(records: Sequence[Record], target: float) -> str:
+    values = [rounds_to(target, record) for record in records]
+    central = median(values)
+    text = f"> {central.low:.0f}" if central.censored else f"{central.low:g}"
+    low, high = min(v.low for v in values), max(v.high for v in values)
+    if low == high or all(v.censored for v in values):
+        return text
+    return f"{text} ({low:g} to {'not reached' if high == float('inf') else f'{high:g}'})"
+
+
+def _format_accuracies(values: Sequence[float]) -> str:
+    central = median([Interval.exact(value) for value in values]).low
+    spread = f" ({100 * min(values):.1f} to {100 * max(values):.1f})" if len(values) > 1 else ""
+    return f"{100 * central:.1f} %{spread}"

@@ -1,29 +1,26 @@
-"""Verdicts from summaries, by rules that are the same for every claim.
+"""Verdicts from summaries, by the same rules for every claim.
 
-Per seed: rounds to the target is the first evaluated round that reaches it, censored at the rounds given: "not
-reached" means more than that. A ratio with a censored denominator is "at most"; a censored numerator fails; both
-censored is undecided.
+For one seed: rounds to the target is the first evaluated round that reaches it, censored at the maximum number of
+rounds. A ratio with a censored denominator has an upper bound only; a censored numerator alone fails; with both
+censored the seed is undecided.
 
-Over seeds: PASS needs the relation for the median over seeds and for at least 80 % of them; FAIL where one of these is
-impossible whatever the undecided seeds are. With fewer seeds than the claim needs, and where neither follows, the claim
-is UNDECIDED. A claim whose runs are missing is NOT RUN, never PASS. All parts of a claim must hold.
+Over seeds: PASS if the relation holds for the median and for at least 80 % of the seeds; FAIL if one of the two is
+impossible whatever the undecided seeds are; else UNDECIDED, also with fewer seeds than the claim needs. A claim whose
+runs are missing is NOT RUN. All comparisons of a claim must hold.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dragfl.reproduction.claims import Claim, Part, Side, curves_of
-from dragfl.reproduction.intervals import Span, least, middle, most, rank
-from dragfl.reproduction.summary import Record, Summary
+from dragfl.reproduction.claims import ACCURACY_METRICS, Claim, Comparison, CurveSet
+from dragfl.reproduction.intervals import Interval, maximum, median, minimum, rank
+from dragfl.reproduction.summary import Record, Summaries, Summary
 
-SHARE = 0.8  # of the seeds
-MIXED = "all its panels on the same data and at the same scale"
-
-Summaries = Mapping[str, Summary]
+REQUIRED_FRACTION = 0.8  # of the seeds
 
 
 class Verdict(StrEnum):
@@ -34,156 +31,154 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What came of one part of a claim."""
-
-    part: Part
+class ComparisonResult:
+    comparison: Comparison
     verdict: Verdict
-    spans: dict[int, Span]  # seed -> the number that was compared
-    outcomes: dict[int, bool | None]
-    missing: list[str]  # panel/curve without a run
-    quick: bool = False
-    changes: str = ""  # what was changed on the command line
-    needed: int = 0  # seeds
-    median: bool | None = None  # whether the relation holds for the median over seeds
+    values: dict[int, Interval]  # seed -> value of the statistic
+    holds: dict[int, bool | None]  # seed -> whether the relation holds
+    missing: list[str]  # figures without the runs
+    needed_seeds: int = 0
+    median_holds: bool | None = None
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What came of a claim."""
-
+class ClaimResult:
     claim: Claim
     verdict: Verdict
-    findings: list[Finding]
+    results: list[ComparisonResult]
 
 
-def judge(claim: Claim, summaries: Summaries) -> Judged:
-    """The verdict on a claim, from the summaries that there are."""
-    used = [summaries[name] for name in claim.panels if name in summaries]
+def judge_claim(claim: Claim, summaries: Summaries) -> ClaimResult:
+    used = [summaries[name] for name in claim.figures if name in summaries]
     if len({(summary.dataset, summary.quick) for summary in used}) > 1:
-        return Judged(claim, Verdict.NOT_RUN, [Finding(part, Verdict.NOT_RUN, {}, {}, [MIXED]) for part in claim.part])
-    findings = [find(part, claim.seeds, summaries) for part in claim.part]
-    verdicts = [finding.verdict for finding in findings]
+        missing = ["all its figures with the same data and at the same scale"]
+        results = [_not_run(comparison, missing) for comparison in claim.comparisons]
+    else:
+        results = [judge_comparison(comparison, claim.seeds, summaries) for comparison in claim.comparisons]
     order = (Verdict.NOT_RUN, Verdict.FAIL, Verdict.UNDECIDED, Verdict.PASS)
-    return Judged(claim, next(v for v in order if v in verdicts), findings)
+    return ClaimResult(claim, min((r.verdict for r in results), key=order.index), results)
 
 
-def find(part: Part, needed: int, summaries: Summaries) -> Finding:
-    """What came of one part: the number of each seed that has all its runs, and the verdict over them."""
+def judge_comparison(comparison: Comparison, needed_seeds: int, summaries: Summaries) -> ComparisonResult:
+    """Compute the statistic for each seed that has all runs, and the verdict over these seeds."""
+    sets = comparison.curve_sets
     missing = [
-        f"{side.panel}/{curve}"
-        for side in part.sides
-        for curve in curves_of(side)
-        if side.panel not in summaries or not summaries[side.panel].curves.get(curve)
+        curves.figure
+        for curves in sets
+        if curves.figure not in summaries or not all(summaries[curves.figure].curves.get(c) for c in curves.curves)
     ]
     if missing:
-        return Finding(part, Verdict.NOT_RUN, {}, {}, missing)
-    used = [summaries[side.panel] for side in part.sides]
-    seeds = [seed for seed in used[0].seeds if all(_has(side, summaries[side.panel], seed) for side in part.sides)]
+        return _not_run(comparison, missing)
+    seeds = [
+        seed
+        for seed in summaries[comparison.figure].seeds
+        if all(seed in summaries[curves.figure].curves[curve] for curves in sets for curve in curves.curves)
+    ]
     if not seeds:
-        return Finding(part, Verdict.NOT_RUN, {}, {}, ["a seed that all curves have"])
-    if any(summary.quick for summary in used):
-        needed = 1
-    spans = {seed: number(part, seed, summaries) for seed in seeds}
-    outcomes = {seed: outcome(part, seed, spans[seed], summaries) for seed in seeds}
-    verdict, central = over_seeds(part, list(spans.values()), list(outcomes.values()))
-    if len(seeds) < needed:
+        return _not_run(comparison, ["a seed that all curves have"])
+    values = {seed: statistic(comparison, seed, summaries) for seed in seeds}
+    holds = {seed: _holds(comparison, seed, values[seed], summaries) for seed in seeds}
+    verdict, median_holds = verdict_over_seeds(comparison, list(values.values()), list(holds.values()))
+    if any(summaries[curves.figure].quick for curves in sets):
+        needed_seeds = 1
+    if len(seeds) < needed_seeds:
         verdict = Verdict.UNDECIDED
-    changes = ", ".join(dict.fromkeys(change for summary in used for change in summary.changed))
-    return Finding(part, verdict, spans, outcomes, [], any(s.quick for s in used), changes, needed, central)
+    return ComparisonResult(comparison, verdict, values, holds, [], needed_seeds, median_holds)
 
 
-def over_seeds(part: Part, spans: Sequence[Span], outcomes: Sequence[bool | None]) -> tuple[Verdict, bool | None]:
-    """PASS: the median and at least 80 % of the seeds. FAIL: that cannot be any more. Then what holds of the median."""
-    # A numerator that is censored alone fails its seed whatever the ratio may be, and so it does in the median.
-    forced = [Span.of(math.inf) if o is False and s.is_(part.relation, part.threshold) is None else s
-              for s, o in zip(spans, outcomes, strict=True)]  # fmt: skip
-    central = middle(forced).is_(part.relation, part.threshold)
-    yes, no, n = outcomes.count(True), outcomes.count(False), len(outcomes)
-    if central is True and yes >= SHARE * n - 1e-9:
+def verdict_over_seeds(
+    comparison: Comparison, values: Sequence[Interval], holds: Sequence[bool | None]
+) -> tuple[Verdict, bool | None]:
+    """The verdict, and whether the relation holds for the median."""
+    relation, threshold = comparison.relation, comparison.threshold
+    # A seed that fails by its censored numerator also counts as failing in the median.
+    forced = [
+        Interval.exact(math.inf) if ok is False and value.satisfies(relation, threshold) is None else value
+        for value, ok in zip(values, holds, strict=True)
+    ]
+    central = median(forced).satisfies(relation, threshold)
+    needed = REQUIRED_FRACTION * len(holds) - 1e-9
+    if central is True and holds.count(True) >= needed:
         return Verdict.PASS, central
-    if central is False or n - no < SHARE * n - 1e-9:
+    if central is False or len(holds) - holds.count(False) < needed:
         return Verdict.FAIL, central
     return Verdict.UNDECIDED, central
 
 
-def outcome(part: Part, seed: int, span: Span, summaries: Summaries) -> bool | None:
-    """Whether the relation holds for a seed; None where censoring leaves it open."""
-    if part.how == "ratio" and part.than is None and part.relation in ("<", "<=", "within"):
-        side = part.sides[0]
-        mine, others = _values(part, side, seed, summaries)
-        if mine.censored and not _best(part, others).censored:
-            return False  # a censored numerator fails
-    return span.is_(part.relation, part.threshold)
+def statistic(comparison: Comparison, seed: int, summaries: Summaries) -> Interval:
+    """The number that a comparison is about, for one seed."""
+    values = [_statistic(comparison, curves, seed, summaries) for curves in comparison.curve_sets]
+    return values[0] if len(values) == 1 else values[0] - values[1]
 
 
-def number(part: Part, seed: int, summaries: Summaries) -> Span:
-    """The number that a part compares, for one seed."""
-    spans = [_number(part, side, seed, summaries) for side in part.sides]
-    return spans[0] if len(spans) == 1 else spans[0] - spans[1]
+def target_of(comparison: Comparison, summary: Summary) -> float | None:
+    """The comparison's target, at most the figure's: runs that stop at their target cannot decide a higher one."""
+    if comparison.target is None or summary.target is None:
+        return comparison.target if summary.target is None else summary.target
+    return min(comparison.target, summary.target)
 
 
-def _number(part: Part, side: Side, seed: int, summaries: Summaries) -> Span:
-    if part.how == "margin":
-        return _margin(part, side, seed, summaries)
-    mine, others = _values(part, side, seed, summaries)
-    if part.how == "value":
-        return mine
-    if part.how == "rank":
-        return rank(mine, others, low_is_best=part.low_is_best)
-    if part.how == "difference":
-        return mine - _best(part, others)
-    return _best(part, others) / mine if part.how == "inverse" else mine / _best(part, others)
-
-
-def _margin(part: Part, side: Side, seed: int, summaries: Summaries) -> Span:
-    """Against each rival the condition in which this curve is furthest ahead; of these the least: below 0 some rival
-    is better everywhere, which is to say that it dominates."""
-    records = summaries[side.panel].curves
-
-    def ahead(rival: str) -> Span:
-        return most([
-            value(part, records[f"{side.of}-{c}"][seed], summaries[side.panel])
-            - value(part, records[f"{rival}-{c}"][seed], summaries[side.panel])
-            for c in side.conditions
-        ])  # fmt: skip
-
-    return least([ahead(rival) for rival in side.versus])
-
-
-def _values(part: Part, side: Side, seed: int, summaries: Summaries) -> tuple[Span, list[Span]]:
-    summary = summaries[side.panel]
-    mine, *others = (value(part, summary.curves[curve][seed], summary) for curve in curves_of(side))
-    return mine, others
-
-
-def _best(part: Part, spans: Sequence[Span]) -> Span:
-    return least(spans) if part.low_is_best else most(spans)
-
-
-def target_of(part: Part, summary: Summary) -> float | None:
-    """The target of a comparison: the panel's, or a lower one; a run that stopped at its target knows no higher one."""
-    if part.target is None or summary.target is None:
-        return part.target if summary.target is None else summary.target
-    return min(part.target, summary.target)
-
-
-def rounds_to(target: float | None, record: Record) -> Span:
-    """Rounds to a target, censored at the rounds that the run was given."""
+def rounds_to(target: float | None, record: Record) -> Interval:
+    """Rounds to a target, censored at the maximum number of rounds of the run."""
     first = None if target is None else record.rounds_to(target)
-    return Span.more_than(record.limit) if first is None else Span.of(first)
+    return Interval.above(record.limit) if first is None else Interval.exact(first)
 
 
-def value(part: Part, record: Record, summary: Summary) -> Span:
-    """A metric of one run."""
-    if part.metric == "rounds":
-        return rounds_to(target_of(part, summary), record)
-    if part.metric in ("final", "best", "mean", "unrest"):
-        return Span.of(getattr(record, part.metric))
-    if part.metric not in record.numbers:
-        return Span(-math.inf, math.inf)  # not measured: nothing follows
-    return Span.of(record.numbers[part.metric])
+def metric(comparison: Comparison, record: Record, summary: Summary) -> Interval:
+    """The comparison's metric of one run; unbounded where it was not measured."""
+    if comparison.metric == "rounds":
+        return rounds_to(target_of(comparison, summary), record)
+    if comparison.metric in ACCURACY_METRICS:
+        return Interval.exact(getattr(record, comparison.metric))
+    if comparison.metric not in record.numbers:
+        return Interval(-math.inf, math.inf)
+    return Interval.exact(record.numbers[comparison.metric])
 
 
-def _has(side: Side, summary: Summary, seed: int) -> bool:
-    return all(seed in summary.curves[curve] for curve in curves_of(side))
+def _statistic(comparison: Comparison, curves: CurveSet, seed: int, summaries: Summaries) -> Interval:
+    if comparison.statistic == "margin":
+        return _margin(comparison, curves, seed, summaries[curves.figure])
+    own, *others = _metrics(comparison, curves, seed, summaries)
+    if comparison.statistic == "value":
+        return own
+    if comparison.statistic == "rank":
+        return rank(own, others, low_is_best=comparison.low_is_best)
+    best = _best(comparison, others)
+    if comparison.statistic == "difference":
+        return own - best
+    return best / own if comparison.statistic == "inverse_ratio" else own / best
+
+
+def _margin(comparison: Comparison, curves: CurveSet, seed: int, summary: Summary) -> Interval:
+    """The smallest lead over a competitor, each in the condition that is best for this curve.
+
+    Below 0, some competitor is better in all conditions.
+    """
+
+    def lead(competitor: str, condition: str) -> Interval:
+        own, other = (summary.curves[f"{name}-{condition}"][seed] for name in (curves.curve, competitor))
+        return metric(comparison, own, summary) - metric(comparison, other, summary)
+
+    return minimum([maximum([lead(other, condition) for condition in curves.conditions]) for other in curves.versus])
+
+
+def _holds(comparison: Comparison, seed: int, value: Interval, summaries: Summaries) -> bool | None:
+    """Whether the relation holds for a seed; None where censoring leaves it open."""
+    if comparison.statistic == "ratio" and comparison.minus is None and comparison.relation in ("<", "<=", "within"):
+        own, *others = _metrics(comparison, comparison.curve_sets[0], seed, summaries)
+        if own.censored and not _best(comparison, others).censored:
+            return False
+    return value.satisfies(comparison.relation, comparison.threshold)
+
+
+def _metrics(comparison: Comparison, curves: CurveSet, seed: int, summaries: Summaries) -> list[Interval]:
+    summary = summaries[curves.figure]
+    return [metric(comparison, summary.curves[curve][seed], summary) for curve in curves.curves]
+
+
+def _best(comparison: Comparison, values: Sequence[Interval]) -> Interval:
+    return minimum(values) if comparison.low_is_best else maximum(values)
+
+
+def _not_run(comparison: Comparison, missing: list[str]) -> ComparisonResult:
+    return ComparisonResult(comparison, Verdict.NOT_RUN, {}, {}, missing)
