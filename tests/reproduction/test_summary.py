@@ -1,16 +1,15 @@
-"""The numbers of a record, from logs written by hand."""
+"""Telemetry of a record, from small logs, and estimates of run time."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dragfl import load
-from dragfl.reproduction.cost import Rates, duration, guess
-from dragfl.reproduction.summary import NUMBERS, numbers_of
+from dragfl.reproduction.run_time import RunTimes, estimate_round_seconds, format_duration
+from dragfl.reproduction.summary import TELEMETRY, telemetry
 from dragfl.runs.sweep import PlannedRun
 
 METRICS: list[dict[str, Any]] = [
@@ -28,15 +27,11 @@ CLIENTS: list[dict[str, Any]] = [
 ]
 
 
-def made(metrics: list[dict[str, Any]], clients: list[dict[str, Any]]) -> dict[str, float]:
-    return numbers_of(SimpleNamespace(metrics=metrics, clients=clients))  # type: ignore[arg-type]
-
-
-def test_numbers_by_hand() -> None:
+def test_telemetry() -> None:
     """Bytes 30, 50, 20 and 30 a round: 32.5. A step of 3 is longer than its reference of 2.5, one of 1 and one of 0
     are not. Two of four rounds have no step. Honest cosines 0.5 and -0.2: half point away. Attackers' lambda 1.2 and
     0.2: half are reversed. Of four lambdas one is negative, and shortens."""
-    numbers = made(METRICS, CLIENTS)
+    numbers = telemetry(METRICS, CLIENTS)
     assert numbers == {
         "bytes": 32.5,
         "step_ratio": 1.0,
@@ -49,24 +44,24 @@ def test_numbers_by_hand() -> None:
         "reversed": 0.5,
         "shortened": 0.25,
     }
-    assert set(numbers) == set(NUMBERS)
+    assert set(numbers) == set(TELEMETRY)
 
 
-def test_what_was_not_logged_is_no_number() -> None:
-    assert made([{"bytes_up": 1, "bytes_down": 1}], []) == {"bytes": 2, "skipped": 0.0}
-    assert made([], []) == {}
+def test_telemetry_without_data_is_left_out() -> None:
+    assert telemetry([{"bytes_up": 1, "bytes_down": 1}], []) == {"bytes": 2, "skipped": 0.0}
+    assert telemetry([], []) == {}
 
 
-def test_pairwise_cosines_are_of_the_rounds_that_all_runs_have() -> None:
+def test_pairwise_cosines_are_over_the_first_100_rounds() -> None:
     rows = [{"bytes_up": 0, "bytes_down": 0, "pairwise_cosine": 0.1 if t < 100 else 0.9} for t in range(300)]
-    assert made(rows, [])["pairwise_cosine"] == pytest.approx(0.1)
+    assert telemetry(rows, [])["pairwise_cosine"] == pytest.approx(0.1)
 
 
-def test_what_a_run_takes(tmp_path: Path) -> None:
+def test_run_time_estimates(tmp_path: Path) -> None:
     """40 clients x 5 steps x 20 samples on the network of 500 units: 0.01 + 4 x 0.035 s a round."""
     experiment = load({"rounds": 100, "clients": {"total": 40, "local_steps": 5, "batch_size": 20},
                        "model": {"name": "mlp", "hidden": 500}})  # fmt: skip
-    assert guess(experiment) == pytest.approx(0.15)
+    assert estimate_round_seconds(experiment) == pytest.approx(0.15)
     planned = PlannedRun("x", tmp_path / "x", experiment)
-    assert Rates([planned]).left([planned]) == pytest.approx(15.0)
-    assert (duration(15), duration(200), duration(3 * 3600)) == ("15 s", "3 min", "3.0 h")
+    assert RunTimes([planned]).remaining([planned]) == pytest.approx(15.0)
+    assert (format_duration(15), format_duration(200), format_duration(3 * 3600)) == ("15 s", "3 min", "3.0 h")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragfl.cli.sweep import add_jobs
+from dragfl.cli.options import add_jobs_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,7 +43,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     runs, out = f"{RUNS}, with --quick {QUICK_RUNS}", f"{OUT}, with --quick {QUICK_OUT}"
     command.add_argument("--runs", type=Path, metavar="DIR", help=f"folder of the run directories (default: {runs})")
     command.add_argument("--out", type=Path, help=f"folder for plots, summaries and verdicts (default: {out})")
-    add_jobs(command)
+    add_jobs_option(command)
     command.add_argument("--quiet", action="store_true", help="print only verdicts and errors")
     command.set_defaults(run=run)
 
@@ -142,26 +142,19 @@ def _print_figures(plans: Sequence[FigurePlan], args: argparse.Namespace) -> Non
 def _execute(
     requests: Sequence[FigureRequest], plans: Sequence[FigurePlan], folder: Path, args: argparse.Namespace
 ) -> None:
-    from dragfl.cli.interrupt import polite_interrupt
+    from dragfl.cli.interrupt import catch_interrupts
     from dragfl.cli.reproduce_progress import ReproductionProgress
     from dragfl.reproduction.runs import missing_runs, run_figures
+    from dragfl.runs.sweep import Callbacks
 
     missing = missing_runs(plans)
     jobs = _jobs(args, len(missing))
     progress = ReproductionProgress(jobs, all_runs=[p for plan in plans for p in plan.planned], quiet=args.quiet)
     progress.plan(missing, [p for plan in plans for p in plan.runs_after_tuning])
     progress.announce()
-    with polite_interrupt() as should_stop, progress:
-        run_figures(
-            requests,
-            folder,
-            on_plan=progress.plan,
-            on_begin=progress.begin,
-            on_record=progress.record,
-            on_end=progress.end,
-            should_stop=should_stop,
-            jobs=jobs,
-        )
+    with catch_interrupts() as should_stop, progress:
+        callbacks = Callbacks(progress.begin, progress.record, progress.end, should_stop)
+        run_figures(requests, folder, callbacks, on_plan=progress.plan, jobs=jobs)
 
 
 def _print_results(requests: Sequence[FigureRequest], folder: Path, args: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ from dragfl.reproduction.run_time import RunTimes, format_duration, remaining_ro
 
 if TYPE_CHECKING:
     from dragfl.runs.directory import Run
-    from dragfl.runs.sweep import Planned
+    from dragfl.runs.sweep import PlannedRun
     from dragfl.types import RoundRecord
 
 
@@ -25,11 +25,11 @@ class ReproductionProgress:
     The remaining time is estimated again when a run ends: its measured speed is used for the runs of its kind.
     """
 
-    def __init__(self, jobs: int, *, all_runs: Sequence[Planned], quiet: bool = False) -> None:
+    def __init__(self, jobs: int, *, all_runs: Sequence[PlannedRun], quiet: bool = False) -> None:
         self._jobs, self._quiet, self._live = jobs, quiet, not quiet and sys.stdout.isatty()
         self._times = RunTimes(all_runs)
-        self._unfinished: dict[str, Planned] = {}
-        self._later: list[Planned] = []  # placeholders for runs that depend on tuning runs
+        self._unfinished: dict[str, PlannedRun] = {}
+        self._later: list[PlannedRun] = []  # placeholders for runs that depend on tuning runs
         self._rounds: dict[str, float] = {}  # remaining rounds of the unfinished runs
         self._total, self._ended = 0, 0
         self._running: dict[str, float] = {}  # run -> time of its start
@@ -43,7 +43,7 @@ class ReproductionProgress:
         )
         self._task = self._bar.add_task("", total=1.0, completed=0, state="")
 
-    def plan(self, missing: Sequence[Planned], later: Sequence[Planned]) -> None:
+    def plan(self, missing: Sequence[PlannedRun], later: Sequence[PlannedRun]) -> None:
         """Set the runs of this pass, and placeholders for those of the next one."""
         self._unfinished, self._later = {p.name: p for p in missing}, list(later)
         self._rounds = {p.name: float(remaining_rounds(p)) for p in missing}
@@ -69,7 +69,7 @@ class ReproductionProgress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._bar.stop()
 
-    def begin(self, planned: Planned, done: int) -> None:
+    def begin(self, planned: PlannedRun, done: int) -> None:
         self._running[planned.name] = time.perf_counter()
         self._update_bar()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dragfl.corrections.idle import Tensors
-from dragfl.corrections.scaffold import Scaffold
+from dragfl.corrections.scaffold import Scaffold, ScaffoldState
 from dragfl.lazy import Tensor, torch
 from dragfl.server_steps.adabest import AdaBestServer, AdaBestServerState
 from dragfl.types import (
@@ -19,11 +19,10 @@ from dragfl.types import (
     Fields,
     LocalResult,
     Need,
+    NoState,
     Partial,
-    Plan,
     RoundContext,
     RoundInputs,
-    State,
     Updates,
     no_state,
 )
@@ -42,12 +41,17 @@ class AdaBestFromZero:
 
     beta: float = 0.8
 
-    def init(self, setting: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> AdaBestServerState:
         return AdaBestServerState()
 
-    def update(self, state: State, step: Tensor, w: Tensor, now: RoundContext) -> tuple[Tensor, State, Tensor | None]:
+    def update(
+        self, state: AdaBestServerState, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, AdaBestServerState]:
         before = AdaBestServerState(torch.zeros_like(w)) if state.average is None else state
-        return AdaBestServer(beta=self.beta).update(before, step, w, now)
+        return AdaBestServer(beta=self.beta).update(before, step, w, context)
+
+    def evaluated(self, state: AdaBestServerState, w: Tensor) -> Tensor:
+        return AdaBestServer(beta=self.beta).evaluated(state, w)
 
 
 @dataclass(frozen=True)
@@ -61,31 +65,33 @@ class SharedVariateScaffold:
     """
 
     fields: ClassVar[Fields] = SCAFFOLD.fields
+    sends: ClassVar[Fields] = SCAFFOLD.sends
 
-    def needs(self, state: State) -> frozenset[str]:
+    def needs(self, state: ScaffoldState) -> frozenset[str]:
         return frozenset({"root"})
 
-    def init(self, setting: FederationInfo) -> State:
-        return SCAFFOLD.init(setting)
+    def init(self, info: FederationInfo) -> ScaffoldState:
+        return SCAFFOLD.init(info)
 
-    def broadcast(self, state: State, now: RoundContext, given: RoundInputs) -> Tensors:
-        if given.root is None:
+    def broadcast(self, state: ScaffoldState, context: RoundContext, inputs: RoundInputs) -> Tensors:
+        if inputs.root is None:
             raise ValueError("SharedVariateScaffold needs the root update; give `root` to broadcast()")
-        variate = given.root / (-now.steps * now.lr) if now.lr > 0 else torch.zeros_like(given.root)
-        return {"c": state.c, "variate": variate}
+        return {"c": state.c, "root": inputs.root}
 
-    def affine(self, mine: Tensors, sent: Tensors, now: RoundContext) -> Affine:
-        return SCAFFOLD.affine(mine, sent, now)
+    def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
+        return SCAFFOLD.affine(mine, sent, context)
 
     def client_finish(
-        self, done: LocalResult, mine: Tensors, sent: Tensors, now: RoundContext
+        self, result: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
     ) -> tuple[Tensors, Tensors]:
-        return {"dc": sent["variate"] - mine["c"]}, {"c": sent["variate"]}
+        root, lr = sent["root"], result.lr
+        variate = root / (-result.steps * lr) if lr > 0 else torch.zeros_like(root)
+        return {"dc": variate - mine["c"]}, {"c": variate}
 
     def server_finish(
-        self, state: State, sums: Tensors, step: Tensor, setting: FederationInfo, now: RoundContext
-    ) -> tuple[Tensor, State]:
-        return SCAFFOLD.server_finish(state, sums, step, setting, now)
+        self, state: ScaffoldState, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+    ) -> tuple[Tensor, ScaffoldState]:
+        return SCAFFOLD.server_finish(state, aggregated, step, info, context)
 
 
 @dataclass(frozen=True)
@@ -99,16 +105,16 @@ class RootOnly:
 
     init = no_state
 
-    def needs(self, state: State) -> frozenset[Need]:
+    def needs(self, state: NoState) -> frozenset[Need]:
         return frozenset({"root"})
 
-    def begin(self, state: State, now: RoundContext, given: RoundInputs, setting: FederationInfo) -> Plan:
-        if given.root is None:
+    def begin(self, state: NoState, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> RootPlan:
+        if inputs.root is None:
             raise ValueError("RootOnly needs the root update; give `root` to begin()")
-        return RootPlan(given.root)
+        return RootPlan(inputs.root)
 
-    def fold(self, plan: Plan, block: Updates) -> Partial:
+    def fold(self, plan: RootPlan, block: Updates) -> Partial:
         return Partial.of(block, {}, {"norm": block.norm})
 
-    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+    def finish(self, state: NoState, plan: RootPlan, partial: Partial) -> tuple[Tensor, NoState, Mapping[str, float]]:
         return plan.root, state, {}

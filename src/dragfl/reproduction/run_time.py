@@ -10,7 +10,7 @@ from statistics import median
 
 from dragfl.config.spec import Experiment
 from dragfl.runs.directory import SPEC, Run, load_run
-from dragfl.runs.sweep import Planned
+from dragfl.runs.sweep import PlannedRun
 
 # Measured on one core of an Intel Xeon server, for networks of the paper's width.
 SECONDS_PER_1000_SAMPLES = {"mlp": 0.035, "cnn": 1.5, "logistic": 0.005}
@@ -42,7 +42,7 @@ def estimate_round_seconds(experiment: Experiment) -> float:
 class RunTimes:
     """Seconds for a round by kind of run: measured where runs exist, else estimated."""
 
-    def __init__(self, planned: Sequence[Planned]) -> None:
+    def __init__(self, planned: Sequence[PlannedRun]) -> None:
         self._measured: dict[Kind, list[float]] = {}
         for p in planned:
             if (p.folder / SPEC).is_file():
@@ -57,12 +57,12 @@ class RunTimes:
         measured = self._measured.get(run_kind(experiment))
         return median(measured) if measured else estimate_round_seconds(experiment)
 
-    def remaining(self, planned: Iterable[Planned]) -> float:
+    def remaining(self, planned: Iterable[PlannedRun]) -> float:
         """Seconds on one core for the unfinished rounds, if no run stops early."""
         return sum(remaining_rounds(p) * self.per_round(p.experiment) for p in planned)
 
 
-def remaining_rounds(planned: Planned) -> int:
+def remaining_rounds(planned: PlannedRun) -> int:
     """The rounds a run may still need."""
     rounds = planned.experiment.rounds
     if not (planned.folder / SPEC).is_file():

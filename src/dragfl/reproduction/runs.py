@@ -21,9 +21,7 @@ from dragfl.errors import Interrupted, SpecError
 from dragfl.reproduction.figure import Curve, Figure
 from dragfl.reproduction.run_time import RunTimes
 from dragfl.runs.directory import SPEC, Run, load_run
-from dragfl.runs.sweep import OnBegin, OnEnd, Planned
-from dragfl.runs.sweep import play as run_planned
-from dragfl.types import OnRecord
+from dragfl.runs.sweep import Callbacks, PlannedRun, run_planned
 
 TUNING_SEEDS = (100,)  # never used for verdicts, whose seeds count from 0
 NOT_HASHED = ("name", "seed", "rounds", "checkpoint", "state")  # no influence on results, or part of the name
@@ -54,7 +52,7 @@ class CurveRun:
 
     curve: str
     seed: int
-    planned: Planned
+    planned: PlannedRun
     candidate: Any = None
 
 
@@ -69,11 +67,11 @@ class FigurePlan:
     untuned: list[str]
 
     @property
-    def planned(self) -> list[Planned]:
+    def planned(self) -> list[PlannedRun]:
         return [run.planned for run in [*self.tuning, *self.runs]]
 
     @property
-    def runs_after_tuning(self) -> list[Planned]:
+    def runs_after_tuning(self) -> list[PlannedRun]:
         """Placeholders for the runs of untuned curves, one for each seed, to include them in estimates."""
         first = {run.curve: run.planned for run in reversed(self.tuning)}
         return [first[curve] for curve in self.untuned for _ in self.request.seeds]
@@ -90,7 +88,7 @@ def plan_figure(request: FigureRequest, folder: Path) -> FigurePlan:
 
     def plan_run(curve: Curve, settings: Sequence[str], seed: int, candidate: Any = None) -> CurveRun:
         experiment = resolve_run(request, [*curve.set, *settings], seed)
-        return CurveRun(curve.id, seed, Planned(experiment.name, folder / experiment.name, experiment), candidate)
+        return CurveRun(curve.id, seed, PlannedRun(experiment.name, folder / experiment.name, experiment), candidate)
 
     for curve in request.figure.curves:
         settings: list[str] = []
@@ -155,14 +153,14 @@ def finished_run(folder: Path) -> Run | None:
     return found if found is not None and found.finished else None
 
 
-def unique_runs(planned: Iterable[Planned]) -> list[Planned]:
+def unique_runs(planned: Iterable[PlannedRun]) -> list[PlannedRun]:
     return list({p.name: p for p in planned}.values())
 
 
-def missing_runs(plans: Sequence[FigurePlan]) -> list[Planned]:
+def missing_runs(plans: Sequence[FigurePlan]) -> list[PlannedRun]:
     """The unfinished runs: the cheapest figure first, within a figure its tuning runs, then seed by seed."""
     times = RunTimes([p for plan in plans for p in plan.planned])
-    order: list[Planned] = []
+    order: list[PlannedRun] = []
     for plan in sorted(plans, key=lambda plan: times.remaining(plan.planned)):
         by_seed = sorted(plan.runs, key=lambda run: run.seed)
         order += [run.planned for run in [*plan.tuning, *by_seed]]
@@ -172,12 +170,9 @@ def missing_runs(plans: Sequence[FigurePlan]) -> list[Planned]:
 def run_figures(
     requests: Sequence[FigureRequest],
     folder: Path,
+    callbacks: Callbacks,
     *,
-    on_begin: OnBegin,
-    on_record: OnRecord | None,
-    on_end: OnEnd,
-    should_stop: Callable[[], bool],
-    on_plan: Callable[[Sequence[Planned], Sequence[Planned]], None] = lambda missing, later: None,
+    on_plan: Callable[[Sequence[PlannedRun], Sequence[PlannedRun]], None] = lambda missing, later: None,
     jobs: int = 1,
 ) -> None:
     """Execute the missing runs, in two passes where curves are tuned: their runs depend on the tuning runs.
@@ -191,14 +186,7 @@ def run_figures(
             return
         on_plan(missing, [p for plan in plans for p in plan.runs_after_tuning])
         try:
-            run_planned(
-                missing,
-                on_begin=on_begin,
-                on_record=on_record,
-                on_end=on_end,
-                should_stop=should_stop,
-                jobs=min(jobs, len(missing)),
-            )
+            run_planned(missing, callbacks, jobs=min(jobs, len(missing)))
         except Interrupted as error:
             raise Interrupted(str(error).replace("sweep", "reproduce", 1)) from None
         except SpecError as error:

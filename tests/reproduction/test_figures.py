@@ -1,0 +1,128 @@
+"""The packaged figures and claims: all load, all resolve, and every figure is needed by a claim."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dragfl.errors import SpecError
+from dragfl.reproduction.claims import claims_for, load_claims
+from dragfl.reproduction.figure import figure_names, load_figure, parse_figure
+from dragfl.reproduction.runs import FigurePlan, FigureRequest, plan_figure, unique_runs
+
+FIGURES = ("fig3a", "fig3b", "fig4a", "fig4b", "fig5", "fig6", "fig7", "fig8")
+
+
+def plan(name: str, seeds: tuple[int, ...] = (0,), *, quick: bool = False) -> FigurePlan:
+    figure = load_figure(name)
+    return plan_figure(FigureRequest(figure, figure.datasets[0], seeds, quick), Path("nowhere"))
+
+
+def run_names(name: str, seeds: tuple[int, ...] = (0,), *, quick: bool = False) -> list[str]:
+    return [run.planned.name for run in plan(name, seeds, quick=quick).runs]
+
+
+def test_the_figures_of_the_paper_come_first() -> None:
+    assert tuple(figure_names()[: len(FIGURES)]) == FIGURES
+
+
+@pytest.mark.parametrize("name", figure_names())
+def test_a_figure_resolves_at_both_scales(name: str) -> None:
+    figure = load_figure(name)
+    for quick in (False, True):
+        for dataset in {*figure.datasets, *(figure.quick.datasets if quick else ())}:
+            planned = plan_figure(FigureRequest(figure, dataset, (0, 1), quick), Path("nowhere")).planned
+            assert planned
+            assert all(p.experiment.dataset == dataset for p in planned)
+    assert figure.title and figure.paper and figure.assumed
+    assert claims_for(name) or name.startswith(("compositions", "authors")), "no claim needs this figure"
+
+
+@pytest.mark.parametrize("name", FIGURES[:4])
+def test_the_drift_figures_have_the_five_curves_of_the_paper(name: str) -> None:
+    assert [curve.label for curve in load_figure(name).curves] == ["FedAvg", "FedProx", "SCAFFOLD", "AdaBest", "DRAG"]
+
+
+def settings(name: str, curve: str) -> dict[str, object]:
+    return next(run.planned.experiment.tables() for run in plan(name).runs if run.curve == curve)
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "sampled", "c", "alpha", "beta", "target"),
+    [
+        ("fig3a", 40, 40, 0.25, 1.0, 0.8, 0.8),
+        ("fig3b", 40, 10, 0.25, 0.6, 0.8, 0.8),
+        ("fig4a", 20, 20, 0.1, 1.0, 0.2, 0.7),
+        ("fig4b", 20, 5, 0.1, 0.2, 0.2, 0.7),
+    ],
+)
+def test_the_settings_of_the_drift_figures(
+    name: str, total: int, sampled: int, c: float, alpha: float, beta: float, target: float
+) -> None:
+    tables = settings(name, "drag")
+    assert tables["target_accuracy"] == target and tables["evaluation"]["every"] == 10
+    clients = tables["clients"]
+    assert clients == {
+        "total": total, "per_round": sampled, "local_steps": 5, "batch_size": 20, "lr": 0.1, "sampling": "replacement",
+    }  # fmt: skip
+    assert tables["data"]["partition"] == {"kind": "sorted_shards"}
+    aggregate = tables["algorithm"]["aggregate"]
+    assert (aggregate["c"], aggregate["alpha"], aggregate["variant"]) == (c, alpha, "paper")
+    assert settings(name, "fedprox")["algorithm"]["correction"]["mu"] == 0.2
+    adabest = settings(name, "adabest")["algorithm"]
+    assert (adabest["correction"]["mu"], adabest["server"]["beta"]) == (0.02, beta)
+
+
+@pytest.mark.parametrize(
+    ("name", "attackers", "kind"),
+    [("fig5", 1, "iid"), ("fig6", 1, "sorted_shards"), ("fig7", 4, "iid"), ("fig8", 4, "sorted_shards")],
+)
+def test_the_settings_of_the_attack_figures(name: str, attackers: int, kind: str) -> None:
+    tables = settings(name, "br_drag")
+    assert tables["data"]["partition"] == {"kind": kind}
+    assert tables["clients"]["total"] == tables["clients"]["per_round"] == 10
+    assert tables["attack"]["attackers"] == attackers and tables["attack"]["variance"] == 3.0
+    assert tables["root"]["size"] == 3000 and not tables["root"]["disjoint"]
+    assert tables["algorithm"]["aggregate"]["c"] == 0.1
+    assert "attack" not in settings(name, "clean")
+
+
+def test_figures_share_runs_with_the_same_settings() -> None:
+    assert set(run_names("fig3a")) & set(run_names("compositions3a")) == {
+        n for n in run_names("fig3a") if "drag" in n or "scaff" in n
+    }
+    assert not set(run_names("fig3a")) & set(run_names("fig3b"))
+    assert not set(run_names("fig3a")) & set(run_names("fig3a", quick=True))
+    everything = [p for name in figure_names() for p in plan(name, quick=True).planned]
+    assert len(unique_runs(everything)) < len(everything) - 40
+
+
+def test_run_names_differ_only_in_the_seed() -> None:
+    zero, one = run_names("fig7", (0,)), run_names("fig7", (1,))
+    assert [name.removesuffix("s0") for name in zero] == [name.removesuffix("s1") for name in one]
+
+
+def test_every_claim_exists_once() -> None:
+    ids = [claim.id for claim in load_claims()]
+    assert len(set(ids)) == len(ids)
+    for number in range(1, 32):
+        assert any(re.fullmatch(rf"C{number}[a-d]?", i) for i in ids), f"C{number}"
+
+
+def test_errors_in_a_figure() -> None:
+    with pytest.raises(SpecError, match="did you mean 'fig3b'"):
+        load_figure("fig3c")
+    table = {"topic": "f", "title": "t", "paper": "p", "based_on": "fig3a"}
+    with pytest.raises(SpecError, match=r"no curve 'fedavgg'.*did you mean 'fedavg'"):
+        parse_figure("own", {**table, "include": ["fedavgg"]})
+    with pytest.raises(SpecError, match="two curves have the id 'drag'"):
+        parse_figure("own", {**table, "include": ["drag"], "curves": [{"id": "drag", "label": "DRAG"}]})
+    with pytest.raises(SpecError, match="no datasets"):
+        parse_figure("own", {"topic": "f", "title": "t", "paper": "p"})
+    own = parse_figure("own", {**table, "curves": [{"id": "x", "label": "X", "set": ["algorithm.name=drog"]}]})
+    with pytest.raises(SpecError, match=r"figure own: .*did you mean 'drag'"):
+        plan_figure(FigureRequest(own, "emnist47", (0,)), Path("nowhere"))
+    with pytest.raises(SpecError, match="seed 100 is reserved for tuning"):
+        plan("fig3a", (100,))

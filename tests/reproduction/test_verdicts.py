@@ -1,0 +1,263 @@
+"""Verdicts and the rules of censoring, on summaries made without runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from dragfl.errors import SpecError
+from dragfl.reproduction.claims import Claim, Comparison, CurveSet, expand_claim, parse_claim
+from dragfl.reproduction.formatting import format_comparison, make_row
+from dragfl.reproduction.intervals import Interval
+from dragfl.reproduction.results import verdict_rows
+from dragfl.reproduction.summary import Record, Summary
+from dragfl.reproduction.verdicts import Verdict, judge_claim, judge_comparison, statistic, verdict_over_seeds
+from tests.reproduction.made_summaries import LIMIT, accuracies, compare, make_summary, record_at, rounds
+
+PASS, FAIL, UNDECIDED, NOT_RUN = Verdict.PASS, Verdict.FAIL, Verdict.UNDECIDED, Verdict.NOT_RUN
+
+
+def fig3a(curves: Mapping[str, Sequence[Record]], **changes: Any) -> dict[str, Summary]:
+    return {"fig3a": make_summary("fig3a", curves, **changes)}
+
+
+def verdict(drag: list[Record], fedavg: list[Record], needed: int = 3, **changes: Any) -> Verdict:
+    return judge_comparison(compare(**changes), needed, fig3a({"drag": drag, "fedavg": fedavg})).verdict
+
+
+def test_pass_requires_the_median_and_80_percent_of_the_seeds() -> None:
+    assert verdict(rounds(20, 30, 40), rounds(50, 60, 70)) is PASS
+    assert verdict(rounds(20, 30, 80), rounds(50, 60, 70)) is FAIL  # the median holds, but only 2 of 3 seeds
+    assert verdict(rounds(20, 30, 40, 20, 80), rounds(50, 50, 50, 50, 50), 5) is PASS  # 4 of 5
+    assert verdict(rounds(20, 30, 40, 80, 80), rounds(50, 50, 50, 50, 50), 5) is FAIL
+    assert verdict(rounds(60, 70, 80), rounds(50, 60, 70)) is FAIL
+    assert verdict(rounds(50, 50, 50), rounds(50, 50, 50)) is FAIL  # equal is not fewer
+
+
+def test_a_censored_denominator_leaves_an_upper_bound() -> None:
+    """DRAG in 30 and FedAvg in more than 100: a ratio of at most 0.3."""
+    summaries = fig3a({"drag": rounds(30), "fedavg": rounds(None)})
+    result = judge_comparison(compare(), 1, summaries)
+    assert result.verdict is PASS
+    assert result.values[0].low == 0.0 and result.values[0].high == pytest.approx(0.3)
+    assert "at most 0.30" in format_comparison(result, summaries)
+    assert verdict(rounds(30), rounds(None), 1, relation="<=", threshold=0.35) is PASS
+    assert verdict(rounds(60), rounds(None), 1, relation="<=", threshold=0.35) is UNDECIDED  # at most 0.6
+    assert verdict(rounds(LIMIT), rounds(None), 1) is PASS  # reached in the last round, the other later than that
+
+
+def test_a_censored_numerator_fails() -> None:
+    assert verdict(rounds(None, None, None), rounds(50, 60, 70)) is FAIL
+    assert verdict(rounds(None), rounds(90), 1, relation="<=", threshold=2.0) is FAIL  # even where it might be 1.2
+    assert verdict(rounds(None), rounds(90), 1, relation="within", threshold=0.2) is FAIL
+
+
+def test_both_censored_is_undecided() -> None:
+    assert verdict(rounds(None, None, None), rounds(None, None, None)) is UNDECIDED
+    assert verdict(rounds(30, 30, None), rounds(50, 50, None)) is UNDECIDED  # 2 of 3 hold, the third is open
+    assert verdict(rounds(60, 60, None), rounds(50, 50, None)) is FAIL  # whatever the third may be
+
+
+def test_missing_runs_are_not_run() -> None:
+    assert judge_comparison(compare(), 3, {}).verdict is NOT_RUN
+    assert judge_comparison(compare(), 3, fig3a({"drag": rounds(20, 20, 20)})).verdict is NOT_RUN
+    assert judge_comparison(compare(), 3, fig3a({"drag": rounds(20), "fedavg": []})).verdict is NOT_RUN
+    other_seed = [r for r in rounds(50, 50) if r.seed == 1]
+    assert verdict(rounds(20), other_seed, 1) is NOT_RUN
+
+
+def test_too_few_seeds_are_undecided_except_with_quick_settings() -> None:
+    assert verdict(rounds(20, 20), rounds(50, 50), 3) is UNDECIDED
+    assert verdict(rounds(60), rounds(50), 3) is UNDECIDED
+    curves = {"drag": rounds(20), "fedavg": rounds(50)}
+    assert judge_comparison(compare(), 3, fig3a(curves, quick=True)).verdict is PASS
+
+
+def test_the_comparison_is_with_the_best_competitor() -> None:
+    curves = {"drag": rounds(40), "fedavg": rounds(None), "scaffold": rounds(30), "adabest": rounds(80)}
+    summaries = fig3a(curves)
+    assert judge_comparison(compare(versus=["fedavg", "adabest"]), 1, summaries).verdict is PASS
+    assert judge_comparison(compare(versus=["fedavg", "scaffold", "adabest"]), 1, summaries).verdict is FAIL
+    assert format_comparison(judge_comparison(compare(versus=["fedavg", "scaffold"]), 1, summaries), summaries) == (
+        "DRAG 40, SCAFFOLD 30: ratio 1.33"
+    )
+
+
+def test_a_diverged_run_reaches_no_target() -> None:
+    """Not even a target it had reached before it diverged."""
+    lost = Record("lost", 0, LIMIT, "diverged", [(10, 0.2), (20, 0.9)])
+    assert verdict([lost], rounds(50), 1) is FAIL
+    summaries = fig3a({"drag": [lost], "fedavg": accuracies(0.5)})
+    for metric, expected in (("final", 0.0), ("mean", 0.0), ("accuracy_std", math.inf)):
+        assert statistic(compare(statistic="value", versus=[], metric=metric), 0, summaries) == Interval.exact(expected)
+    steadier = Comparison("fig3a", "fedavg", "<", 0.0, ["drag"], metric="accuracy_std", statistic="difference")
+    assert judge_comparison(steadier, 1, summaries).verdict is PASS
+
+
+def test_accuracy_differences_are_in_points() -> None:
+    summaries = fig3a({"drag": accuracies(0.8, 0.82, 0.84), "fedavg": accuracies(0.6, 0.6, 0.6)})
+    higher = compare(metric="final", statistic="difference", relation=">=", threshold=0.2)
+    result = judge_comparison(higher, 3, summaries)
+    assert result.verdict is PASS
+    assert (
+        format_comparison(result, summaries)
+        == "DRAG 82.0 %, FedAvg 60.0 %: difference +22.0 points (+20.0 points to +24.0 points)"
+    )
+    assert (
+        judge_comparison(
+            compare(metric="final", statistic="difference", relation=">=", threshold=0.25), 3, summaries
+        ).verdict
+        is FAIL
+    )
+
+
+def test_final_accuracy_is_over_the_last_100_rounds_or_the_last_half() -> None:
+    long = Record("long", 0, 300, "rounds", [(t, t / 1000) for t in range(10, 301, 10)])
+    assert long.final == pytest.approx(sum(range(210, 301, 10)) / 10 / 1000)
+    short = Record("short", 0, 40, "rounds", [(10, 0.1), (20, 0.2), (30, 0.3), (40, 0.5)])
+    assert short.final == pytest.approx(0.4) and short.accuracy_std == pytest.approx(0.1)
+
+
+def test_a_rank_is_an_interval_where_censoring_leaves_it_open() -> None:
+    curves = {"drag": rounds(None), "fedavg": rounds(None), "scaffold": rounds(40), "adabest": rounds(20)}
+    summaries = fig3a(curves)
+    rank = compare(versus=["fedavg", "scaffold", "adabest"], statistic="rank")
+    assert statistic(rank, 0, summaries) == Interval(3, 4)
+    assert statistic(
+        compare(curve="adabest", versus=["fedavg", "scaffold", "drag"], statistic="rank"), 0, summaries
+    ) == Interval.exact(1)
+    equal = fig3a({"drag": rounds(40), "fedavg": rounds(40), "scaffold": rounds(20)})
+    assert statistic(compare(versus=["fedavg", "scaffold"], statistic="rank"), 0, equal) == Interval.exact(
+        2
+    )  # equals share a place
+
+
+def test_the_difference_between_two_figures() -> None:
+    """Lead at full participation 60/20 = 3, at partial 60/40 = 1.5."""
+    summaries = {
+        "fig3a": make_summary("fig3a", {"drag": rounds(20), "fedavg": rounds(60)}),
+        "fig3b": make_summary("fig3b", {"drag": rounds(40), "fedavg": rounds(60)}),
+    }
+    gap = compare(statistic="inverse_ratio", relation=">", threshold=0.0, minus=CurveSet("fig3b", "drag", ["fedavg"]))
+    assert statistic(gap, 0, summaries) == Interval.exact(1.5)
+    assert judge_comparison(gap, 1, summaries).verdict is PASS
+
+
+@pytest.mark.parametrize(
+    ("alie", "ipm", "ahead"),
+    [((0.5, 0.6), (0.7, 0.6), True), ((0.5, 0.6), (0.7, 0.8), False)],
+)
+def test_a_margin_is_negative_only_if_a_competitor_is_better_in_all_conditions(
+    alie: tuple[float, float], ipm: tuple[float, float], ahead: bool
+) -> None:
+    mine, theirs = zip(alie, ipm, strict=True)
+    curves = {
+        "br_drag-alie": [record_at(mine[0])], "nnm-alie": [record_at(theirs[0])],
+        "br_drag-ipm": [record_at(mine[1])], "nnm-ipm": [record_at(theirs[1])],
+    }  # fmt: skip
+    claim = Comparison("attacks", "br_drag", ">=", 0.0, ["nnm"], ["alie", "ipm"], "final", "margin")
+    assert judge_comparison(claim, 1, {"attacks": make_summary("attacks", curves)}).holds[0] is ahead
+
+
+def test_all_comparisons_of_a_claim_must_hold() -> None:
+    good, bad = compare(), compare(curve="fedavg", versus=["drag"])
+    summaries = fig3a({"drag": rounds(20), "fedavg": rounds(50)})
+    absent = compare(figure="fig3b")
+    assert judge_claim(Claim("X", "", [good], 1), summaries).verdict is PASS
+    assert judge_claim(Claim("X", "", [good, bad], 1), summaries).verdict is FAIL
+    assert judge_claim(Claim("X", "", [good, absent], 1), summaries).verdict is NOT_RUN
+    assert judge_claim(Claim("X", "", [bad, absent], 1), summaries).verdict is NOT_RUN
+
+
+def test_a_metric_that_was_not_measured_is_undecided() -> None:
+    summaries = fig3a({"drag": rounds(20)})
+    aside = compare(statistic="value", versus=[], metric="against")
+    assert judge_comparison(aside, 1, summaries).verdict is UNDECIDED
+    line = make_row(judge_claim(Claim("X", "updates point away", [aside], 3), summaries), summaries)
+    assert "Not measured" in line.remark
+
+
+def test_a_censored_metric_counts_as_measured() -> None:
+    """Neither curve reached the target at either scale: a gap between any two numbers, and one seed of three."""
+    curves = {"drag": rounds(None), "fedavg": rounds(None)}
+    summaries = {"fig3a": make_summary("fig3a", curves), "fig3b": make_summary("fig3b", curves)}
+    gap = compare(statistic="inverse_ratio", relation=">", threshold=0.0, minus=CurveSet("fig3b", "drag", ["fedavg"]))
+    line = make_row(judge_claim(Claim("X", "the lead is larger", [gap], 3), summaries), summaries)
+    assert line.verdict == "UNDECIDED" and "Needs 3 seeds, 1 run." in line.remark
+
+
+def test_a_comparison_with_a_lower_target() -> None:
+    summaries = fig3a({"drag": rounds(20), "fedavg": rounds(50)})
+    assert statistic(compare(target=0.4), 0, summaries) == Interval.exact(1.0)  # both have 50 % from the start
+    assert statistic(compare(target=0.95), 0, summaries) == Interval.exact(0.4)  # runs may have stopped at 0.8
+
+
+def test_a_claim_with_a_lower_target_has_a_second_row() -> None:
+    claim = Claim("C0", "DRAG is faster", [compare(target=0.7)], lower_target=0.3)
+    first, second = expand_claim(claim)
+    assert first is claim
+    assert second.id == "C0 at 30 %"
+    assert [p.target for p in second.comparisons] == [0.3]
+    assert "30 %" in second.text
+    assert expand_claim(second) == [second]
+
+
+def test_verdict_over_seeds() -> None:
+    below = compare(relation="<=", threshold=1.0)
+    known = [Interval.exact(0.5), Interval.exact(0.6), Interval.exact(0.7)]
+    assert verdict_over_seeds(below, known, [True, True, True]) == (PASS, True)
+    assert verdict_over_seeds(below, [Interval(0.0, 2.0)] * 3, [None, None, None]) == (UNDECIDED, None)
+
+
+def test_figures_of_different_data_or_scale_are_not_compared() -> None:
+    gap = compare(statistic="inverse_ratio", relation=">", threshold=0.0, minus=CurveSet("fig3b", "drag", ["fedavg"]))
+    claim = Claim("X", "the lead is larger", [gap], 1)
+    curves = {"drag": rounds(20), "fedavg": rounds(60)}
+    full = make_summary("fig3a", curves)
+    for other in (make_summary("fig3b", curves, quick=True), make_summary("fig3b", curves, dataset="mnist")):
+        summaries = {"fig3a": full, "fig3b": other}
+        assert judge_claim(claim, summaries).verdict is NOT_RUN
+        assert "the same data and at the same scale" in make_row(judge_claim(claim, summaries), summaries).remark
+    summaries = {"fig3a": full, "fig3b": make_summary("fig3b", curves)}
+    assert judge_claim(claim, summaries).verdict is FAIL
+
+
+def test_a_lower_target_above_the_target_of_the_runs_has_no_row() -> None:
+    """C3 has the figure's target of 70 % and a second row at 30 %; quick runs with a target of 20 % decide only one."""
+    curves = {"drag": rounds(20), "fedavg": rounds(60)}
+    rows = {quick: verdict_rows({"fig4a": make_summary("fig4a", curves, target=target, quick=quick)}, ["fig4a"])
+            for quick, target in ((False, 0.7), (True, 0.2))}  # fmt: skip
+    assert {"C3", "C3 at 30 %"} <= {r.claim for r in rows[False]}
+    assert "C3" in {r.claim for r in rows[True]} and "C3 at 30 %" not in {r.claim for r in rows[True]}
+
+
+def test_an_unknown_metric() -> None:
+    comparison = {"figure": "fig3a", "curve": "drag", "metric": "finall", "relation": "<", "threshold": 1.0}
+    table = {"id": "X", "text": "x", "comparisons": [comparison]}
+    with pytest.raises(SpecError, match="claim X: unknown metric 'finall'; did you mean 'final'"):
+        parse_claim(table)
+
+
+def test_the_remark_on_a_failure_is_given_only_where_the_median_fails() -> None:
+    claim = Claim("X", "DRAG is faster", [compare()], 3, "It is.", "It is slower.")
+    mixed = fig3a({"drag": rounds(20, 20, 80), "fedavg": rounds(50, 50, 50)})
+    line = make_row(judge_claim(claim, mixed), mixed)
+    assert line.verdict == "FAIL"
+    assert "Holds for 2 of 3 seeds" in line.remark and "80 %" in line.remark and "slower" not in line.remark
+    small = fig3a({"drag": rounds(20), "fedavg": rounds(50)}, quick=True)
+    assert make_row(judge_claim(claim, small), small).remark == "Holds for 1 of 1 seed. Reduced settings; not evidence."
+
+
+def test_the_remark_states_the_seeds_and_the_reason() -> None:
+    claim = Claim("X", "DRAG is faster", [compare()], 3, "It is.", "The baselines are run as published.")
+    slow = fig3a({"drag": rounds(60, 70, 80), "fedavg": rounds(50, 60, 70)})
+    line = make_row(judge_claim(claim, slow), slow)
+    assert line.verdict == "FAIL" and line.remark == "Holds for 0 of 3 seeds. The baselines are run as published."
+    few = fig3a({"drag": rounds(20), "fedavg": rounds(50)}, changes=["rounds=100"])
+    line = make_row(judge_claim(claim, few), few)
+    assert line.verdict == "UNDECIDED" and "Needs 3 seeds, 1 run." in line.remark
+    assert "With rounds=100." in line.remark
+    assert make_row(judge_claim(claim, {}), {}).remark == "Missing runs: fig3a."
