@@ -23,6 +23,7 @@ from dragfl.types import (
     Partial,
     RoundContext,
     RoundInputs,
+    State,
     Updates,
     no_state,
 )
@@ -70,7 +71,7 @@ class SharedVariateScaffold:
     def needs(self, state: ScaffoldState) -> frozenset[str]:
         return frozenset({"root"})
 
-    def init(self, info: FederationInfo) -> ScaffoldState:
+    def init(self, info: FederationInfo) -> State:
         return SCAFFOLD.init(info)
 
     def broadcast(self, state: ScaffoldState, context: RoundContext, inputs: RoundInputs) -> Tensors:
