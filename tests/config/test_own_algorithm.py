@@ -197,8 +197,8 @@ def test_a_sweep_over_own_and_built_in(folder: Path) -> None:
     [
         ("algorithm.name=own_algorithm_x:gentel", "has no 'gentel'; did you mean 'gentle'"),
         ("algorithm.name=nowhere_x:gentle", "algorithm.name: cannot import 'nowhere_x'"),
-        ("algorithm.name=own_algorithm_x:not_one", "is a int; it must be a dragfl.Algorithm or make one"),
-        ("algorithm.name=own_algorithm_x:ready", "it must be a dragfl.Algorithm or make one"),
+        ("algorithm.name=own_algorithm_x:not_one", "is a int; it must be a dragfl.Algorithm"),
+        ("algorithm.name=own_algorithm_x:ready", "it must be a dragfl.Algorithm"),
         ("algorithm.betta=0.1", "own_algorithm_x:gentle does not take"),
         ("data.dataset=own_algorithm_x:nothing", "data.dataset: module 'own_algorithm_x' has no 'nothing'"),
         ("data.dataset=nowhere_x:data", "data.dataset: cannot import 'nowhere_x'"),

@@ -159,7 +159,7 @@ def test_a_dataset_object_needs_its_experiment_to_resume(experiment: Load, tmp_p
         dragfl.run(spec, tmp_path / "r", should_stop=lambda: next(asked))
     with pytest.raises((DamagedRun, SpecError), match="object:toy"):
         dragfl.resume(tmp_path / "r")
-    with pytest.raises(SpecError, match="was made by another experiment; compare"):
+    with pytest.raises(SpecError, match="holds a run of another experiment"):
         dragfl.resume(tmp_path / "r", experiment(clients={"lr": 0.3}))
     assert dragfl.resume(tmp_path / "r", spec).finished
 
@@ -175,7 +175,7 @@ def test_objects_that_are_no_parts(experiment: Load, part: str, value: Any) -> N
 def test_an_attack_object_has_its_own_settings(experiment: Load) -> None:
     from dragfl.attacks import SignFlip
 
-    with pytest.raises(SpecError, match=r"attack\.scale: the attack is given as an object"):
+    with pytest.raises(SpecError, match=r"attack\.scale: the attack is an object"):
         experiment(attack={"name": SignFlip(), "attackers": 1, "scale": 2.0})
 
 
@@ -195,7 +195,7 @@ def test_a_module_that_fails_is_told_in_a_line(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "wants_more.py").write_text("import nothing_of_this_name\n")
     with pytest.raises(SpecError, match="importing 'broken_here' failed with SyntaxError"):
         dragfl.load({"algorithm": {"aggregate": "broken_here:X"}})
-    with pytest.raises(SpecError, match="'wants_more' is there, but it needs another module"):
+    with pytest.raises(SpecError, match="'wants_more' imports a module that is not installed"):
         dragfl.load({"algorithm": {"aggregate": "wants_more:X"}})
 
 

@@ -125,6 +125,7 @@ def test_objects_in_place_of_names(toy: dragfl.Dataset) -> None:
     assert tables["algorithm"]["aggregate"]["c"] == 0.1
     assert tables["attack"] == {
         "name": "random_scaling", "variance": 3.0, "std": 2.0, "per_tensor": False, "attackers": 1, "redraw": False,
+        "forge_extras": False,
     }  # fmt: skip
     assert tables["data"] == {"dataset": "object:toy", "partition": {"kind": "sorted_shards"}}
 

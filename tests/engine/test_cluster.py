@@ -17,11 +17,11 @@ import pytest
 from torch import nn
 
 import dragfl
+from dragfl.config.compare import same_result
 from dragfl.engine.backends import desk, hands, session
 from dragfl.engine.backends.ray import RayBackend
 from dragfl.engine.backends.ray_arrays import Array
 from dragfl.errors import Interrupted, SpecError
-from dragfl.runs.loop import same_spec
 from tests.conftest import Load, command
 from tests.engine.pool_parts import Strong
 from tests.engine.test_pool import PARTS, digits
@@ -335,4 +335,4 @@ def test_only_those_who_ask_get_a_cluster(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_run_may_go_on_elsewhere(tmp_path: Path) -> None:
     done = dragfl.run(digits(1, rounds=1), tmp_path / "run")
-    assert same_spec(on_ray(rounds=1), done)
+    assert same_result(on_ray(rounds=1).tables(), done.spec)

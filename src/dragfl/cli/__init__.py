@@ -18,12 +18,12 @@ RESUMABLE = ("run", "resume", "sweep", "arena", "reproduce", "demo")
 
 
 def parser() -> argparse.ArgumentParser:
-    from dragfl.cli import arena, data, demo, doctor, list_parts, report, reproduce, resume, run, sweep
+    from dragfl.cli import arena, data, demo, doctor, list_parts, migrate, report, reproduce, resume, run, sweep
 
     top = argparse.ArgumentParser(prog="dragfl", description=DESCRIPTION, epilog=EPILOG)
     top.add_argument("--version", action="version", version=f"dragfl {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, run, sweep, arena, reproduce, resume, report, data, list_parts, doctor):
+    for command in (demo, run, sweep, arena, reproduce, resume, report, data, list_parts, migrate, doctor):
         command.add(commands)
     return top
 

@@ -1,1 +1,1 @@
-"""From a TOML file to a run directory: spec, run, checkpoint, resume."""
+"""The spec of an experiment: tables, overrides, names of parts, checks. Imports neither torch nor the engine."""

@@ -1,19 +1,20 @@
-"""The tables of a spec as the objects they describe: data, root, algorithm, attack and model. Needs no torch."""
+"""Build the objects that the tables of a spec describe: dataset, algorithm, attack and model. Imports no torch."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dragfl import data
-from dragfl.algorithms import PARTS, PRESETS, chain, expand
+from dragfl.aggregates.robust import Chain
+from dragfl.algorithms import PARTS, PRESETS, chain, describe_chain, expand
 from dragfl.attacks import ATTACKS
-from dragfl.config import tables as sections
-from dragfl.config.overrides import ATTACKER_KEYS, NO_ATTACK, algorithm_table
-from dragfl.config.registry import build, convert, import_object, look_up
+from dragfl.config.overrides import ATTACKER_KEYS, NO_ATTACK, algorithm_table, attack_table
+from dragfl.config.registry import build, check_keys, convert, describe, import_object, look_up
+from dragfl.config.tables import Attackers
+from dragfl.data import DATASETS, FILE_KINDS
 from dragfl.errors import SpecError, nearest
 from dragfl.models import MODELS
 from dragfl.types import Algorithm, Attack
@@ -23,6 +24,7 @@ METHODS = {
     "aggregate": ("init", "needs", "begin", "fold", "finish"),
     "server": ("init", "update"),
 }
+ATTACK_METHODS = ("knowledge", "init", "craft")
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class ChainTable:
 
 @dataclass(frozen=True)
 class Model:
-    """`[model]`: what makes the module, and its settings."""
+    """`[model]`: the function or module that makes the network, and its settings."""
 
     make: Any  # (shape, classes, **settings) -> nn.Module, or an nn.Module
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -43,56 +45,73 @@ class Model:
     buffers: Literal["refuse", "average"] = "refuse"
 
 
-def make_dataset(given: Any) -> Any:
+def check_dataset(given: Any) -> Any:
+    """Check that the dataset is a known name, an importable `module:attr` or a Dataset, and return it."""
     if isinstance(given, str):
         kind, colon, _ = given.partition(":")
-        if not colon and given not in data.DATASETS:
-            raise SpecError(f"data.dataset: unknown dataset '{given}'{nearest(given, data.DATASETS)}")
+        if not colon and given not in DATASETS:
+            raise SpecError(f"data.dataset: unknown dataset '{given}'{nearest(given, DATASETS)}")
         if kind == "object":
             raise SpecError(f"data.dataset: {given} stands for a Dataset that was given from Python; give it again")
-        if colon and kind not in data.FILE_KINDS:
+        if colon and kind not in FILE_KINDS:
             import_object("data.dataset", given)
     elif not hasattr(given, "inputs"):
         raise SpecError(f"data.dataset: {type(given).__name__} is neither a name nor a dragfl Dataset")
     return given
 
 
-def make_root(table: Mapping[str, Any] | None) -> sections.Root | None:
-    return None if table is None else convert("root", table, sections.Root)
+def check_named_settings(tables: Mapping[str, Any]) -> None:
+    """Check every `[algorithms.NAME]` and `[attacks.NAME]`, whether or not the experiment uses it."""
+
+    def build_attack(table: Mapping[str, Any]) -> None:
+        check_keys("attack", table, ["name", *(f.name for f in dataclasses.fields(ATTACKS[table["name"]]))])
+        build("attack", table, ATTACKS, ())
+
+    _check_named("algorithm", tables.get("algorithms", {}), PRESETS, expand)
+    _check_named("attack", tables.get("attacks", {}), ATTACKS, build_attack)
 
 
-def check_algorithms(tables: Mapping[str, Any]) -> None:
-    """A misspelt `[algorithms.NAME]` would otherwise wait for the run that names it."""
+def _check_named(
+    kind: str, tables: Mapping[str, Any], known: Mapping[str, Any], check: Callable[[Mapping[str, Any]], Any]
+) -> None:
     for name, table in tables.items():
-        if name not in PRESETS:
-            raise SpecError(f"algorithms.{name}: unknown algorithm '{name}'{nearest(name, PRESETS)}")
+        if name not in known:
+            raise SpecError(f"{kind}s.{name}: unknown {kind} '{name}'{nearest(name, known)}")
         if not isinstance(table, Mapping):
-            raise SpecError(f"algorithms.{name}: expected a table, got {table!r}; write [algorithms.{name}]")
+            raise SpecError(f"{kind}s.{name}: expected a table, got {table!r}; write [{kind}s.{name}]")
         try:
-            expand({"name": name, **table})
+            check({"name": name, **table})
         except SpecError as error:
-            raise SpecError(str(error).replace("algorithm.", f"algorithms.{name}.", 1)) from None
+            raise SpecError(str(error).replace(f"{kind}.", f"{kind}s.{name}.", 1)) from None
 
 
 def make_algorithm(tables: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of `[algorithm]`: a preset, a composition of parts, or the user's own."""
     table = algorithm_table(tables)
-    if not PARTS.keys() <= table.keys():  # with all parts spelled out the name is only a label
-        own = table.get("name")
-        if isinstance(own, Algorithm) or (isinstance(own, str) and ":" in own):
-            return _own_algorithm(own, {k: v for k, v in table.items() if k != "name"})
+    name = table.get("name")
+    own = isinstance(name, Algorithm) or (isinstance(name, str) and ":" in name)
+    if own and not PARTS.keys() <= table.keys():  # with all parts spelled out the name is only a label
+        return _own_algorithm(name, {k: v for k, v in table.items() if k != "name"})
     expanded = expand(table)
-    rule = expanded["aggregate"]
-    if isinstance(rule, Mapping) and rule.get("name") == "chain" and "chain" in rule:
-        given = convert("algorithm.aggregate", {k: v for k, v in rule.items() if k != "name"}, ChainTable)
-        expanded["aggregate"] = chain(*given.chain, f=given.f)
-    parts = {
-        part: build(f"algorithm.{part}", expanded[part], registry, METHODS[part]) for part, registry in PARTS.items()
-    }
+    parts = {part: _make_part(part, expanded[part]) for part in PARTS}
     return Algorithm(**parts, name=expanded["name"])
 
 
-def _own_algorithm(own: Algorithm | str, settings: dict[str, Any]) -> Algorithm:
-    """A user's own: an `Algorithm`, or `module:attr` of one or of a function of the settings that makes one."""
+def _make_part(part: str, given: Any) -> Any:
+    """A correction, aggregate or server step; the names in a chain become the parts they stand for."""
+    if isinstance(given, Mapping) and given.get("name") == "chain" and "chain" in given:
+        table = convert(f"algorithm.{part}", {k: v for k, v in given.items() if k != "name"}, ChainTable)
+        given = chain(*table.chain, f=table.f)
+    return build(f"algorithm.{part}", given, PARTS[part], METHODS[part])
+
+
+def describe_part(part: Any, registry: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of building it: a table with its name and settings; a chain has the names of its parts."""
+    return describe_chain(part) if isinstance(part, Chain) else describe(part, registry)
+
+
+def _own_algorithm(own: Any, settings: dict[str, Any]) -> Algorithm:
+    """The user's own: an `Algorithm`, or `module:attr` of one or of a function of the settings that returns one."""
     where = "algorithm.name"
     found = import_object(where, own) if isinstance(own, str) else own
     if callable(found):
@@ -103,52 +122,33 @@ def _own_algorithm(own: Algorithm | str, settings: dict[str, Any]) -> Algorithm:
     elif settings:
         raise SpecError(f"{where}: {own} is an object, so it takes no settings; got {settings!r}")
     if not isinstance(found, Algorithm):
-        raise SpecError(f"{where}: {own} is a {type(found).__name__}; it must be a dragfl.Algorithm or make one")
-    for part, registry in PARTS.items():
-        build(f"algorithm.{part}", getattr(found, part), registry, METHODS[part])
+        raise SpecError(f"{where}: {own} is a {type(found).__name__}; it must be a dragfl.Algorithm or return one")
+    for part in PARTS:
+        _make_part(part, getattr(found, part))
     return found
 
 
-def check_attacks(tables: Mapping[str, Any]) -> None:
-    """As for algorithms: every `[attacks.NAME]` must make an attack, whichever the experiment names."""
-    for name, table in tables.items():
-        if name not in ATTACKS:
-            raise SpecError(f"attacks.{name}: unknown attack '{name}'{nearest(name, ATTACKS)}")
-        if not isinstance(table, Mapping):
-            raise SpecError(f"attacks.{name}: expected a table, got {table!r}; write [attacks.{name}]")
-        try:
-            _check_attack_keys({"name": name, **table}, frozenset())
-            build("attack", {"name": name, **table}, ATTACKS, ())
-        except SpecError as error:
-            raise SpecError(str(error).replace("attack.", f"attacks.{name}.", 1)) from None
-
-
-def make_attack(table: Mapping[str, Any] | None) -> tuple[Attack[Any] | None, sections.Attackers]:
-    if table is None or table.get("name") == NO_ATTACK:
-        return None, sections.Attackers(0)
-    own = ATTACKER_KEYS
-    attackers = convert("attack", {k: v for k, v in table.items() if k in own}, sections.Attackers)
-    rest = {k: v for k, v in table.items() if k not in own}
-    given = rest.get("name")
-    if given is None or isinstance(given, str):
-        _check_attack_keys(rest, own)
-    elif rest.keys() != {"name"}:
-        stray = next(iter(rest.keys() - {"name"}))
-        raise SpecError(f"attack.{stray}: the attack is given as an object, so its settings are its own; remove it")
-    part = rest if isinstance(given, str) or given is None else given
-    return build("attack", part, ATTACKS, ("knowledge", "init", "craft")), attackers
-
-
-def _check_attack_keys(table: Mapping[str, Any], own: frozenset[str]) -> None:
-    """Unknown keys, told with the nearest among the attack's own and those of every attack."""
-    kind = ATTACKS.get(str(table.get("name")))
-    known = [*own, "name", *(f.name for f in dataclasses.fields(kind))] if kind else list(table)
-    for key in table:
-        if key not in known:
-            raise SpecError(f"attack.{key}: unknown key '{key}'{nearest(key, known)}")
+def make_attack(tables: Mapping[str, Any]) -> tuple[Attack[Any] | None, Attackers]:
+    """The attack of `[attack]` and its attackers; (None, no attackers) without that table or with `name = "none"`."""
+    table = attack_table(tables)
+    name = table.get("name")
+    if "attack" not in tables or name == NO_ATTACK:
+        return None, Attackers(attackers=0, forge_extras=False)
+    settings = {k: v for k, v in table.items() if k not in ATTACKER_KEYS}
+    attackers = convert("attack", {k: v for k, v in table.items() if k in ATTACKER_KEYS}, Attackers)
+    if isinstance(name, str) and name in ATTACKS:
+        check_keys("attack", settings, ["name", *(f.name for f in dataclasses.fields(ATTACKS[name])), *ATTACKER_KEYS])
+    elif name is not None and not isinstance(name, str):
+        for key in settings.keys() - {"name"}:
+            raise SpecError(f"attack.{key}: the attack is an object that has its settings already; remove {key}")
+    attack = build("attack", settings if name is None or isinstance(name, str) else name, ATTACKS, ATTACK_METHODS)
+    if attackers.forge_extras is None:
+        attackers = dataclasses.replace(attackers, forge_extras=attack.knowledge != "own")
+    return attack, attackers
 
 
 def make_model(table: Mapping[str, Any]) -> Model:
+    """The model of `[model]`; the settings of a built-in model are checked against its signature."""
     settings = dict(table)
     make = settings.pop("name", "mlp")
     double_softmax, buffers = settings.pop("double_softmax", False), settings.pop("buffers", "refuse")
@@ -161,14 +161,10 @@ def make_model(table: Mapping[str, Any]) -> Model:
     if not callable(make):
         raise SpecError(f"model.name: {make!r} is not callable; give (shape, classes) -> nn.Module or an nn.Module")
     if make in MODELS.values():
-        defaults = {
-            name: p.default for name, p in inspect.signature(make).parameters.items() if p.default is not p.empty
-        }
+        parameters = inspect.signature(make).parameters.items()
+        defaults = {name: p.default for name, p in parameters if p.default is not p.empty}
+        check_keys("model", settings, [*defaults, "name", "double_softmax", "buffers"])
         for key, value in settings.items():
-            if key not in defaults:
-                raise SpecError(
-                    f"model.{key}: unknown key '{key}'{nearest(key, [*defaults, 'name', 'double_softmax', 'buffers'])}"
-                )
             if type(value) is not type(defaults[key]):
                 raise SpecError(f"model.{key}: expected {type(defaults[key]).__name__}, got {value!r}")
         settings = defaults | settings

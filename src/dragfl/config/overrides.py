@@ -6,43 +6,49 @@ import copy
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
+from enum import IntEnum
 from typing import Any
 
 from dragfl.algorithms import PARTS, PRESETS, expand
+from dragfl.config.migrate import refuse_old_keys
 from dragfl.config.tables import Attackers
 from dragfl.errors import SpecError
 
-NAMED = (["algorithm", "name"], ["attack", "name"])
 NO_ATTACK = "none"
-ATTACKER_KEYS = frozenset(f.name for f in fields(Attackers))  # of [attack], whichever the attack
-NAME_TURN, PLAIN_TURN, PART_TURN, SETTING_TURN = range(4)
+ATTACKER_KEYS = frozenset(f.name for f in fields(Attackers))  # of [attack], for every attack
+
+
+class Order(IntEnum):
+    """The order in which overrides are applied, whatever their order on the command line."""
+
+    NAME = 0  # algorithm.name and attack.name replace the table that the others change
+    PLAIN = 1
+    PART = 2  # algorithm.server replaces the part whose settings follow
+    PART_SETTING = 3
 
 
 def override(tables: dict[str, Any], overrides: tuple[str, ...] | list[str]) -> dict[str, Any]:
-    """Apply `a.b=value`, each value a TOML literal or a bare word."""
+    """Apply `a.b=value` overrides; a value is a TOML literal or a bare word."""
     return replace_values(tables, [parse_override(text) for text in overrides])
 
 
 def replace_values(tables: dict[str, Any], changes: list[tuple[list[str], Any]]) -> dict[str, Any]:
     """The tables with the value at each path replaced.
 
-    Setting `algorithm.name` replaces the whole table by the preset's defaults plus its `[algorithms.NAME]` table;
-    setting a part (`algorithm.server=momentum`) replaces that part and leaves the others with their settings. Setting
-    `attack.name` replaces the attack's own settings by its `[attacks.NAME]` table; who attacks stays as it is.
+    Setting `algorithm.name` replaces the whole table by the preset's defaults and its `[algorithms.NAME]` table.
+    Setting a part (`algorithm.server=momentum`) replaces that part; the others keep their settings. Setting
+    `attack.name` replaces the attack's own settings by its `[attacks.NAME]` table; the attackers stay.
     """
     tables = copy.copy(tables)
-    # The name first: it replaces the table that the others change. Parts last, each before its own settings.
-    for path, value in sorted(changes, key=lambda item: _turn(item[0])):
+    for path, value in sorted(changes, key=lambda change: _order(change[0])):
         if path == ["algorithm", "name"]:
-            tables["algorithm"] = {"name": value}
-            tables["algorithm"] = algorithm_table(tables)
+            tables["algorithm"] = algorithm_table({**tables, "algorithm": {"name": value}})
             continue
         if path == ["attack", "name"]:
-            who = {k: v for k, v in _inner(tables, path, 0).items() if k in ATTACKER_KEYS}
-            tables["attack"] = {"name": value, **who}
-            tables["attack"] = attack_table(tables)
+            attackers = {k: v for k, v in _inner(tables, path, 0).items() if k in ATTACKER_KEYS}
+            tables["attack"] = attack_table({**tables, "attack": {"name": value, **attackers}})
             continue
-        if _turn(path) >= PART_TURN:
+        if _order(path) >= Order.PART:
             tables["algorithm"] = _spelled_out(tables, path, [p for p, _ in changes])
         place = tables
         for i, key in enumerate(path[:-1]):
@@ -53,7 +59,7 @@ def replace_values(tables: dict[str, Any], changes: list[tuple[list[str], Any]])
 
 
 def _inner(place: Mapping[str, Any], path: list[str], i: int) -> dict[str, Any]:
-    """A copy of the table that the i-th word of a path names; empty where there is none yet."""
+    """A copy of the table at the i-th key of a path; empty if there is none yet."""
     inner = place.get(path[i], {})
     if isinstance(inner, str) and path[i] in PARTS:
         inner = {"name": inner}
@@ -62,23 +68,24 @@ def _inner(place: Mapping[str, Any], path: list[str], i: int) -> dict[str, Any]:
     return dict(inner)
 
 
-def _turn(path: list[str]) -> int:
-    """When an override is applied."""
-    if path in NAMED:
-        return NAME_TURN
+def _order(path: list[str]) -> Order:
+    if path in (["algorithm", "name"], ["attack", "name"]):
+        return Order.NAME
     if path[0] != "algorithm" or len(path) == 1 or path[1] not in PARTS:
-        return PLAIN_TURN
-    return PART_TURN if path[2:] in ([], ["name"]) else SETTING_TURN
+        return Order.PLAIN
+    return Order.PART if path[2:] in ([], ["name"]) else Order.PART_SETTING
 
 
 def _spelled_out(tables: Mapping[str, Any], path: list[str], others: list[list[str]]) -> dict[str, Any]:
     """The `[algorithm]` table with all parts spelled out, ready for one of them to be changed at `path`."""
+    refuse_old_keys(tables)
     table = algorithm_table(tables)
     expanded = expand(table)
-    if _turn(path) == SETTING_TURN:
+    if _order(path) == Order.PART_SETTING:
         return expanded
     part = path[1]
-    flat = PRESETS[table.get("name") or "fedavg"].flat() if table.get("name", "fedavg") in PRESETS else {}
+    name = table.get("name", "fedavg")
+    flat = PRESETS[name].flat() if name in PRESETS else {}
     for key in (other[1] for other in others if other[0] == "algorithm" and len(other) == 2):
         for owner, setting in flat.get(key, []):
             if owner == part:
@@ -105,19 +112,20 @@ def parse_override(text: str) -> tuple[list[str], Any]:
 
 
 def algorithm_table(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The `[algorithm]` table; one that is nothing but a name takes its settings from `[algorithms.NAME]`."""
-    return _with_settings(tables, "algorithm", frozenset())
+    """The `[algorithm]` table; one with a name only takes its settings from `[algorithms.NAME]`."""
+    return _with_named_settings(tables, "algorithm", frozenset())
 
 
 def attack_table(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The `[attack]` table; one that has no settings of its own takes them from `[attacks.NAME]`."""
-    return _with_settings(tables, "attack", ATTACKER_KEYS)
+    """The `[attack]` table; one without settings of the attack takes them from `[attacks.NAME]`."""
+    return _with_named_settings(tables, "attack", ATTACKER_KEYS)
 
 
-def _with_settings(tables: Mapping[str, Any], key: str, beside: frozenset[str]) -> dict[str, Any]:
-    table, others = tables.get(key, {}), tables.get(f"{key}s", {})
-    if not isinstance(table, Mapping) or not isinstance(others, Mapping):
-        raise SpecError(f"{key}: expected tables, got {table!r} and {others!r}; write [{key}] and its keys")
+def _with_named_settings(tables: Mapping[str, Any], key: str, general: frozenset[str]) -> dict[str, Any]:
+    """The table, with its `[KEYs.NAME]` settings if it has none apart from its name and the `general` keys."""
+    table, named = tables.get(key, {}), tables.get(f"{key}s", {})
+    if not isinstance(table, Mapping) or not isinstance(named, Mapping):
+        raise SpecError(f"{key}: expected tables, got {table!r} and {named!r}; write [{key}] and its keys")
     name = table.get("name")
-    settings = others.get(name, {}) if isinstance(name, str) and table.keys() - beside == {"name"} else {}
+    settings = named.get(name, {}) if isinstance(name, str) and table.keys() - general == {"name"} else {}
     return {**table, **(settings if isinstance(settings, Mapping) else {})}

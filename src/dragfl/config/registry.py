@@ -1,4 +1,4 @@
-"""From a name in a spec to an object, and back: built-in names, `module:attr` of a user's own, or the object itself."""
+"""Names in a spec and the objects they stand for: built-in names, `module:attr`, or the object itself."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ T = TypeVar("T")
 
 
 def convert(where: str, table: Mapping[str, Any], kind: type[T]) -> T:
-    """A table as a dataclass; an unknown or mistyped key is an error that names the nearest valid one."""
-    _check_keys(where, table, kind)
+    """Turn a table into a dataclass; the error for an unknown or mistyped key has the closest valid one."""
+    check_keys(where, table, [f.name for f in dataclasses.fields(kind)])  # type: ignore[arg-type]
     try:
-        made = msgspec.convert(dict(table), kind, strict=True)
+        converted = msgspec.convert(dict(table), kind, strict=True)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, SpecError):
             raise error.__cause__ from None
         raise SpecError(_readable(where, table, kind, str(error))) from None
-    for key, value in table.items():  # a table inside, such as a schedule: msgspec passes over keys it does not know
-        inner = type(getattr(made, key))
+    for key, value in table.items():  # msgspec ignores unknown keys of inner tables, such as a schedule
+        inner = getattr(converted, key)
         if isinstance(value, Mapping) and dataclasses.is_dataclass(inner):
-            _check_keys(f"{where}.{key}".lstrip("."), value, inner)
-    return made
+            check_keys(f"{where}.{key}".lstrip("."), value, [f.name for f in dataclasses.fields(inner)])
+    return converted
 
 
-def _check_keys(where: str, table: Mapping[str, Any], kind: Any) -> None:
-    known = [f.name for f in dataclasses.fields(kind)]
+def check_keys(where: str, table: Mapping[str, Any], known: typing.Iterable[str]) -> None:
+    """Raise at the first key that is not known."""
+    known = list(known)
     for key in table:
         if key not in known:
             raise SpecError(f"{where}.{key}: unknown key '{key}'{nearest(key, known)}".lstrip("."))
 
 
 def _readable(where: str, table: Mapping[str, Any], kind: Any, message: str) -> str:
-    """msgspec's sentence with our key path, the value seen, and the words it could have been."""
+    """A message of msgspec with the key path, the value and the closest valid word."""
     found = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*?)`)?", message)
     text, path = (found[1], found[2] or "") if found else (message, "")
     value: Any = table
@@ -61,7 +62,7 @@ def _readable(where: str, table: Mapping[str, Any], kind: Any, message: str) -> 
 
 
 def _inner_kind(kind: Any, field: str) -> Any:
-    """The type of a field, of whichever dataclass among the choices has it."""
+    """The type of a field of the dataclass among the choices."""
     for choice in _choices(kind):
         if dataclasses.is_dataclass(choice):
             with suppress(NameError):  # an annotation that only a type checker can resolve
@@ -74,22 +75,22 @@ def _choices(kind: Any) -> tuple[Any, ...]:
 
 
 def import_object(where: str, target: str) -> Any:
-    """`module:attr`, looked up among installed modules and in the current folder."""
+    """Import `module:attr` from an installed module or the current folder."""
     module_name, _, attr = target.partition(":")
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except (ModuleNotFoundError, ValueError) as error:  # ValueError: no module has this name, such as ""
+    except (ModuleNotFoundError, ValueError) as error:  # ValueError: the name is empty
         missing = getattr(error, "name", module_name)
         if missing != module_name.split(".")[0] and missing != module_name:
-            raise SpecError(f"{where}: '{module_name}' is there, but it needs another module: {error}") from None
+            raise SpecError(f"{where}: '{module_name}' imports a module that is not installed: {error}") from None
         raise SpecError(
-            f"{where}: cannot import '{module_name}' ({error}); it must be installed or lie in {here}"
+            f"{where}: cannot import '{module_name}' ({error}); it must be installed or in the folder {here}"
         ) from None
-    except Exception as error:  # whatever a user's own module may do when it is run
-        told = f"{type(error).__name__}: {error}"
-        raise SpecError(f"{where}: importing '{module_name}' failed with {told}; mend that module first") from error
+    except Exception as error:  # the module is the user's own code
+        failure = f"{type(error).__name__}: {error}"
+        raise SpecError(f"{where}: importing '{module_name}' failed with {failure}; fix that module first") from error
     finally:
         sys.path.remove(here)
     try:
@@ -99,7 +100,7 @@ def import_object(where: str, target: str) -> Any:
 
 
 def look_up(where: str, name: str, registry: Mapping[str, Any]) -> Any:
-    """The class or function behind a built-in name or a `module:attr`."""
+    """The class or function of a built-in name or a `module:attr`."""
     if name in registry:
         return registry[name]
     if ":" in name:
@@ -108,7 +109,7 @@ def look_up(where: str, name: str, registry: Mapping[str, Any]) -> Any:
 
 
 def build(where: str, given: Any, registry: Mapping[str, Any], methods: tuple[str, ...], key: str = "name") -> Any:
-    """The part a spec asks for: a name, a table {name, settings...}, or (from Python) the object itself."""
+    """Build a part from a name, a table {name, settings...}, or (from Python) the object itself."""
     if isinstance(given, str):
         given = {key: given}
     if isinstance(given, Mapping):
@@ -116,22 +117,21 @@ def build(where: str, given: Any, registry: Mapping[str, Any], methods: tuple[st
         if not isinstance(settings.get(key), str):
             raise SpecError(f"{where}: no {key} in {dict(given)!r}; give one of {', '.join(registry)} or module:attr")
         name = settings.pop(key)
-        found = look_up(f"{where}.{key}", name, registry)
-        if dataclasses.is_dataclass(found) and isinstance(found, type):
-            given = convert(where, settings, found)
-        elif isinstance(found, type):
-            given = _call(where, found, settings)
-        elif settings:
-            raise SpecError(f"{where}: '{name}' is not a class, so it takes no settings; got {settings!r}")
-        else:
-            given = found
+        given = _instantiate(where, name, look_up(f"{where}.{key}", name, registry), settings)
     missing = [m for m in methods if not hasattr(given, m)]
     if missing:
         raise SpecError(f"{where}: {type(given).__name__} has no '{missing[0]}'; see the contract in dragfl.types")
     return given
 
 
-def _call(where: str, found: type, settings: dict[str, Any]) -> Any:
+def _instantiate(where: str, name: str, found: Any, settings: dict[str, Any]) -> Any:
+    """An instance of the class found, or the object found, which takes no settings."""
+    if not isinstance(found, type):
+        if settings:
+            raise SpecError(f"{where}: '{name}' is not a class, so it takes no settings; got {settings!r}")
+        return found
+    if dataclasses.is_dataclass(found):
+        return convert(where, settings, found)
     try:
         return found(**settings)
     except TypeError as error:
@@ -139,7 +139,7 @@ def _call(where: str, found: type, settings: dict[str, Any]) -> Any:
 
 
 def describe(part: Any, registry: Mapping[str, Any], key: str = "name") -> dict[str, Any]:
-    """The inverse of `build`: a table that names the part and spells out every setting."""
+    """The inverse of `build`: a table with the name of the part and all its settings."""
     kind = part if callable(part) and hasattr(part, "__qualname__") else type(part)
     builtin = {value: name for name, value in registry.items()}
     name = builtin.get(kind, f"{kind.__module__}:{kind.__qualname__}")
@@ -148,5 +148,5 @@ def describe(part: Any, registry: Mapping[str, Any], key: str = "name") -> dict[
 
 
 def without_none(table: Mapping[str, Any]) -> dict[str, Any]:
-    """TOML has no null: an absent key means the same."""
+    """Remove keys whose value is None, which TOML cannot write; an absent key means the same."""
     return {k: without_none(v) if isinstance(v, Mapping) else v for k, v in table.items() if v is not None}

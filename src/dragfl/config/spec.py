@@ -1,9 +1,9 @@
-"""The experiment: a TOML file with `key=value` overrides, checked and resolved. Needs no torch.
+"""The experiment: a TOML file with `key=value` overrides, checked and resolved. Imports no torch.
 
     experiment = dragfl.load("drag.toml", "algorithm.c=0.1")
     experiment = dragfl.load({"rounds": 50, "algorithm": {"name": "drag"}})
 
-Wherever a spec has a name, Python code may put the object itself.
+From Python, the value of any name may be the object itself.
 """
 
 from __future__ import annotations
@@ -18,83 +18,25 @@ from typing import Any
 
 import tomli_w
 
-from dragfl.aggregates.robust import Chain
-from dragfl.algorithms import PARTS, describe_chain
+from dragfl.algorithms import PARTS
 from dragfl.attacks import ATTACKS
-from dragfl.config import tables as sections
 from dragfl.config.build_parts import (
     Model,
-    check_algorithms,
-    check_attacks,
+    check_dataset,
+    check_named_settings,
+    describe_part,
     make_algorithm,
     make_attack,
-    make_dataset,
     make_model,
-    make_root,
 )
-from dragfl.config.overrides import attack_table, override
-from dragfl.config.registry import build, convert, describe, without_none
+from dragfl.config.migrate import refuse_old_keys
+from dragfl.config.overrides import override
+from dragfl.config.registry import build, check_keys, convert, describe, without_none
+from dragfl.config.tables import Attackers, Checkpoint, Clients, Data, Engine, Evaluation, Root, State, Top
 from dragfl.data.partitions import PARTITIONS, Partition
-from dragfl.errors import SpecError, nearest
+from dragfl.errors import SpecError
 from dragfl.models import MODELS
-from dragfl.types import Algorithm, Attack, FederationInfo
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A checked experiment; made by `dragfl.load`."""
-
-    name: str
-    seed: int
-    rounds: int
-    target_accuracy: float | None
-    stop_at_target: bool
-    dataset: Any  # a name, or a Dataset
-    partition: Partition
-    root: sections.Root | None
-    clients: sections.Clients
-    algorithm: Algorithm
-    attack: Attack[Any] | None
-    attackers: sections.Attackers
-    model: Model
-    evaluation: sections.Evaluation
-    checkpoint: sections.Checkpoint
-    state: sections.State
-    engine: sections.Engine
-
-    def tables(self) -> dict[str, Any]:
-        """The resolved spec as plain tables: loading them again gives the same experiment."""
-        name = self.dataset if isinstance(self.dataset, str) else f"object:{self.dataset.name}"
-        model = describe(self.model.make, MODELS) | dict(self.model.settings)
-        tables = {
-            "name": self.name,
-            "seed": self.seed,
-            "rounds": self.rounds,
-            "target_accuracy": self.target_accuracy,
-            "stop_at_target": self.stop_at_target,
-            "data": {"dataset": name, "partition": describe(self.partition, PARTITIONS, key="kind")},
-            "root": dataclasses.asdict(self.root) if self.root else None,
-            "clients": dataclasses.asdict(self.clients),
-            "algorithm": {
-                "name": self.algorithm.name,
-                **{part: _describe_part(getattr(self.algorithm, part), registry) for part, registry in PARTS.items()},
-            },
-            "attack": describe(self.attack, ATTACKS) | dataclasses.asdict(self.attackers) if self.attack else None,
-            "model": model | {"double_softmax": self.model.double_softmax, "buffers": self.model.buffers},
-            "evaluation": dataclasses.asdict(self.evaluation),
-            "checkpoint": dataclasses.asdict(self.checkpoint),
-            "state": dataclasses.asdict(self.state),
-            "engine": dataclasses.asdict(self.engine),
-        }
-        return without_none(tables)
-
-    def to_toml(self) -> str:
-        return tomli_w.dumps(self.tables())
-
-
-def _describe_part(part: Any, registry: Mapping[str, Any]) -> dict[str, Any]:
-    return describe_chain(part) if isinstance(part, Chain) else describe(part, registry)
-
+from dragfl.types import Aggregate, Algorithm, AssumesAttackers, Attack, Correction, FederationInfo, Robust
 
 TABLES = (
     "data",
@@ -113,24 +55,52 @@ TABLES = (
 
 
 @dataclass(frozen=True)
-class Top:
-    """The keys outside any table."""
+class Experiment:
+    """A checked experiment; made by `dragfl.load`."""
 
-    name: str = "run"
-    seed: int = 0
-    rounds: int = 100
-    target_accuracy: float | None = None
-    stop_at_target: bool = False
+    name: str
+    seed: int
+    rounds: int
+    target_accuracy: float | None
+    stop_at_target: bool
+    dataset: Any  # a name, or a Dataset
+    partition: Partition
+    root: Root | None
+    clients: Clients
+    algorithm: Algorithm
+    attack: Attack[Any] | None
+    attackers: Attackers
+    model: Model
+    evaluation: Evaluation
+    checkpoint: Checkpoint
+    state: State
+    engine: Engine
 
-    def __post_init__(self) -> None:
-        sections.at_least("rounds", self.rounds, 1)
-        sections.at_least("seed", self.seed, 0)
-        if self.target_accuracy is not None and not 0.0 < self.target_accuracy <= 1.0:
-            raise SpecError(f"target_accuracy: {self.target_accuracy} is outside (0, 1]; give a share such as 0.8")
-        if self.stop_at_target and self.target_accuracy is None:
-            raise SpecError("stop_at_target: there is no target_accuracy to stop at; set it as well")
-        if not self.name or self.name in (".", "..") or any(c in self.name for c in "/\\\0\n"):
-            raise SpecError(f"name: {self.name!r} cannot name a run directory; use letters, digits, '-' and '_'")
+    def tables(self) -> dict[str, Any]:
+        """The resolved spec as plain tables: loading them again gives the same experiment."""
+        dataset = self.dataset if isinstance(self.dataset, str) else f"object:{self.dataset.name}"
+        parts = {part: describe_part(getattr(self.algorithm, part), registry) for part, registry in PARTS.items()}
+        model = describe(self.model.make, MODELS) | dict(self.model.settings)
+        tables = {
+            **{key: getattr(self, key) for key in TOP_KEYS},
+            "data": {"dataset": dataset, "partition": describe(self.partition, PARTITIONS, key="kind")},
+            "root": dataclasses.asdict(self.root) if self.root else None,
+            "clients": dataclasses.asdict(self.clients),
+            "algorithm": {"name": self.algorithm.name, **parts},
+            "attack": describe(self.attack, ATTACKS) | dataclasses.asdict(self.attackers) if self.attack else None,
+            "model": model | {"double_softmax": self.model.double_softmax, "buffers": self.model.buffers},
+            "evaluation": dataclasses.asdict(self.evaluation),
+            "checkpoint": dataclasses.asdict(self.checkpoint),
+            "state": dataclasses.asdict(self.state),
+            "engine": dataclasses.asdict(self.engine),
+        }
+        return without_none(tables)
+
+    def to_toml(self) -> str:
+        return tomli_w.dumps(self.tables())
+
+
+TOP_KEYS = tuple(f.name for f in dataclasses.fields(Top))
 
 
 def load(source: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
@@ -139,12 +109,12 @@ def load(source: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
 
 
 def as_experiment(given: Experiment | str | Path | Mapping[str, Any]) -> Experiment:
-    """An experiment, or what `load` makes one of."""
+    """The experiment itself, or the one that `load` makes of a file or tables."""
     return given if isinstance(given, Experiment) else load(given)
 
 
 def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
-    """The tables of a TOML file or of a mapping."""
+    """The tables of a TOML file, or a copy of a mapping."""
     if isinstance(source, Mapping):
         return {k: dict(v) if isinstance(v, Mapping) else v for k, v in source.items()}
     try:
@@ -157,71 +127,82 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
 
 def resolve(tables: Mapping[str, Any]) -> Experiment:
     """Check plain tables and build the experiment they describe."""
-    known = [*(f.name for f in dataclasses.fields(Top)), *TABLES]
-    for key in tables:
-        if key not in known:
-            raise SpecError(f"{key}: unknown key '{key}'{nearest(key, known)}")
+    check_keys("", tables, [*TOP_KEYS, *TABLES])
+    refuse_old_keys(tables)
     if isinstance(tables.get("algorithm"), Algorithm):
         tables = {**tables, "algorithm": {"name": tables["algorithm"]}}
     for key in TABLES:
         if not isinstance(tables.get(key, {}), Mapping):
             raise SpecError(f"{key}: expected a table, got {tables[key]!r}; write [{key}] and its keys below it")
-    check_algorithms(tables.get("algorithms", {}))
-    check_attacks(tables.get("attacks", {}))
+    check_named_settings(tables)
     top = convert("", {k: v for k, v in tables.items() if k not in TABLES}, Top)
-    data_table = convert("data", tables.get("data", {}), sections.Data)
-    clients = convert("clients", tables.get("clients", {}), sections.Clients)
-    if clients.local_steps is None and clients.local_epochs is None:
-        clients = dataclasses.replace(clients, local_steps=5)
-    if clients.per_round is None:
-        clients = dataclasses.replace(clients, per_round=clients.total)
-    attack, attackers = make_attack(attack_table(tables) if "attack" in tables else None)
+    data = convert("data", tables.get("data", {}), Data)
+    attack, attackers = make_attack(tables)
     experiment = Experiment(
         **dataclasses.asdict(top),
-        dataset=make_dataset(data_table.dataset),
-        partition=build("data.partition", data_table.partition, PARTITIONS, ("__call__",), key="kind"),
-        root=make_root(tables.get("root")),
-        clients=clients,
+        dataset=check_dataset(data.dataset),
+        partition=build("data.partition", data.partition, PARTITIONS, ("__call__",), key="kind"),
+        root=convert("root", tables["root"], Root) if "root" in tables else None,
+        clients=_with_defaults(convert("clients", tables.get("clients", {}), Clients)),
         algorithm=make_algorithm(tables),
         attack=attack,
         attackers=attackers,
         model=make_model(tables.get("model", {})),
-        evaluation=convert("evaluation", tables.get("evaluation", {}), sections.Evaluation),
-        checkpoint=convert("checkpoint", tables.get("checkpoint", {}), sections.Checkpoint),
-        state=convert("state", tables.get("state", {}), sections.State),
-        engine=convert("engine", tables.get("engine", {}), sections.Engine),
+        evaluation=convert("evaluation", tables.get("evaluation", {}), Evaluation),
+        checkpoint=convert("checkpoint", tables.get("checkpoint", {}), Checkpoint),
+        state=convert("state", tables.get("state", {}), State),
+        engine=convert("engine", tables.get("engine", {}), Engine),
     )
     experiment = _with_assumed_f(experiment)
     _check_together(experiment)
     return experiment
 
 
+def _with_defaults(clients: Clients) -> Clients:
+    """All clients in each round and 5 local steps, where nothing else is given."""
+    steps = 5 if clients.local_steps is None and clients.local_epochs is None else clients.local_steps
+    per_round = clients.total if clients.per_round is None else clients.per_round
+    return dataclasses.replace(clients, local_steps=steps, per_round=per_round)
+
+
 def _with_assumed_f(e: Experiment) -> Experiment:
-    """A robust rule that is not told how many attackers to assume assumes the number expected in a cohort."""
+    """A robust rule without f assumes the expected number of attackers in a cohort."""
     rule: Any = e.algorithm.aggregate
-    if not hasattr(rule, "shortage") or getattr(rule, "f", 0) is not None:
+    if not (isinstance(rule, AssumesAttackers) and rule.f is None):
         return e
-    expected = round(e.attackers.expected(e.clients)) if e.attack is not None else 0
-    told = dataclasses.replace(rule, f=expected)
-    return dataclasses.replace(e, algorithm=dataclasses.replace(e.algorithm, aggregate=told))
+    f = round(e.attackers.expected(e.clients)) if e.attack is not None else 0
+    aggregate = dataclasses.replace(e.algorithm.aggregate, f=f)  # type: ignore[type-var]
+    return dataclasses.replace(e, algorithm=dataclasses.replace(e.algorithm, aggregate=aggregate))
 
 
 def _check_together(e: Experiment) -> None:
-    """What no single table can check."""
-    probe = FederationInfo(
-        dim=1, clients=e.clients.total, per_round=e.clients.per_round or e.clients.total, segments=(0, 1)
-    )
-    rule, correct = e.algorithm.aggregate, e.algorithm.correction
-    if e.root is None and "root" in rule.needs(rule.init(probe)) | correct.needs(correct.init(probe)):
+    """The checks that need several tables."""
+    rule, correction = e.algorithm.aggregate, e.algorithm.correction
+    per_round = e.clients.per_round or e.clients.total
+    probe = FederationInfo(dim=1, clients=e.clients.total, per_round=per_round, segments=(0, 1))
+    if e.root is None and "root" in rule.needs(rule.init(probe)) | correction.needs(correction.init(probe)):
         raise SpecError(
             f"algorithm '{e.algorithm.name}' needs trusted root data and there is no [root] table; "
             "add for example: [root] with size = 100"
         )
-    shortage = getattr(rule, "shortage", None)
-    if shortage is not None and (why := shortage(probe.per_round)):
+    if isinstance(rule, AssumesAttackers) and (why := rule.shortage(per_round)):
         raise SpecError(why)
-    limit = e.clients.per_round if e.attackers.of_sampled else e.clients.total
-    if limit is not None and (e.attackers.attackers or 0) > limit:
+    check_correction_with_aggregate(correction, rule)
+    limit = per_round if e.attackers.of_sampled else e.clients.total
+    if (e.attackers.attackers or 0) > limit:
         raise SpecError(f"attack.attackers: {e.attackers.attackers} is more than the {limit} clients there are")
     if isinstance(e.clients.lr, float | int) and not math.isfinite(e.clients.lr):
         raise SpecError(f"clients.lr: {e.clients.lr}; give a finite number")
+
+
+def check_correction_with_aggregate(correction: Correction[Any], aggregate: Aggregate[Any, Any]) -> None:
+    """Refuse a correction that sends extras under a robust aggregate that cannot aggregate them.
+
+    The server half of the correction would sum the extras, so one malicious client could move the model past the rule.
+    """
+    extras = list(correction.sends)
+    if extras and isinstance(aggregate, Robust) and not aggregate.aggregates_extras:
+        raise SpecError(
+            f"algorithm.correction: {type(correction).__name__} sends {', '.join(extras)} with each update, and "
+            f"{type(aggregate).__name__} cannot aggregate that robustly; choose another correction or aggregate"
+        )

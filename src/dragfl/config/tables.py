@@ -1,4 +1,4 @@
-"""The tables of an experiment: what may be set, its default, and what is checked before anything runs."""
+"""The tables of a spec as dataclasses: every key, its default, and the checks that need one table only."""
 
 from __future__ import annotations
 
@@ -13,15 +13,38 @@ Range = int | tuple[int, int]
 
 
 def at_least(where: str, value: float | None, low: float) -> None:
+    """Raise if a value is given and below `low`."""
     if value is not None and not value >= low:
         raise SpecError(f"{where}: {value} is below {low:g}; give at least {low:g}")
 
 
-def check_span(where: str, value: Range | None) -> None:
+def check_steps(where: str, value: Range | None) -> None:
+    """Raise if a number, or the lower end of a range [least, most], is below 1, or if the range is empty."""
     low, high = value if isinstance(value, tuple) else (value, value)
     at_least(where, low, 1)
     if low is not None and high is not None and high < low:
         raise SpecError(f"{where}: the range [{low}, {high}] is empty; give [least, most]")
+
+
+@dataclass(frozen=True)
+class Top:
+    """The keys outside any table."""
+
+    name: str = "run"
+    seed: int = 0
+    rounds: int = 100
+    target_accuracy: float | None = None
+    stop_at_target: bool = False
+
+    def __post_init__(self) -> None:
+        at_least("rounds", self.rounds, 1)
+        at_least("seed", self.seed, 0)
+        if self.target_accuracy is not None and not 0.0 < self.target_accuracy <= 1.0:
+            raise SpecError(f"target_accuracy: {self.target_accuracy} is outside (0, 1]; give a fraction such as 0.8")
+        if self.stop_at_target and self.target_accuracy is None:
+            raise SpecError("stop_at_target: true without target_accuracy; set target_accuracy too")
+        if not self.name or self.name in (".", "..") or any(c in self.name for c in "/\\\0\n"):
+            raise SpecError(f"name: {self.name!r} cannot name a run directory; use letters, digits, '-' and '_'")
 
 
 @dataclass(frozen=True)
@@ -34,14 +57,14 @@ class Data:
 
 @dataclass(frozen=True)
 class Root:
-    """`[root]`: the server's trusted data, split off the training set."""
+    """`[root]`: the server's trusted data."""
 
     size: int = 100
     disjoint: bool = True  # removed from the clients' data
-    source: Literal["train", "test"] = "train"  # "test" repeats the authors' leak
-    noise: float = 0.0  # share of root labels that are wrong
-    filter: Literal["none", "confident"] = "none"  # drop doubtful samples by confident learning, before any round
-    bias: float | None = None  # share of root samples that are of the `biased_class` class
+    source: Literal["train", "test"] = "train"  # "test" repeats the leak in the authors' code
+    noise: float = 0.0  # fraction of root labels that are wrong
+    filter: Literal["none", "confident"] = "none"  # drop doubtful samples by confident learning before round 0
+    bias: float | None = None  # fraction of root samples from `biased_class`
     biased_class: int = 0
     accumulate: bool = False  # never clear the gradient between root steps, as the authors' code
     fixed_batch: int | None = None  # one minibatch of this size for all root steps (800 in the authors' code)
@@ -60,7 +83,7 @@ class Clients:
 
     total: int = 20
     per_round: int | None = None  # default: all
-    local_steps: Range | None = None  # default 5; [least, most]: fixed for each client, unequal between them
+    local_steps: Range | None = None  # default 5; [least, most]: drawn once for each client
     local_epochs: Range | None = None
     batch_size: int = 20
     lr: float | Schedule = 0.1
@@ -71,8 +94,8 @@ class Clients:
         at_least("clients.per_round", self.per_round, 1)
         at_least("clients.batch_size", self.batch_size, 1)
         check_range("clients", "lr", self.lr, 0.0, 1e6)
-        check_span("clients.local_steps", self.local_steps)
-        check_span("clients.local_epochs", self.local_epochs)
+        check_steps("clients.local_steps", self.local_steps)
+        check_steps("clients.local_epochs", self.local_epochs)
         if self.per_round is not None and self.per_round > self.total:
             raise SpecError(
                 f"clients.per_round: {self.per_round} is more than clients.total = {self.total}; "
@@ -84,30 +107,31 @@ class Clients:
 
 @dataclass(frozen=True)
 class Attackers:
-    """The keys of `[attack]` that are not the attack's own."""
+    """The keys of `[attack]` that every attack has: the malicious clients and what they forge."""
 
-    attackers: int | None = None  # how many
-    fraction: float | None = None  # or which share of the clients
-    redraw: bool = False  # draw anew every round, as the authors' code; else fixed for the run
-    counted_in: Literal["all", "sampled"] | None = None  # whom they are counted among; default: the sampled if redrawn
+    attackers: int | None = None  # their number
+    fraction: float | None = None  # or the fraction of clients that are malicious
+    redraw: bool = False  # drawn again each round, as in the authors' code; else fixed for the run
+    counted_in: Literal["all", "sampled"] | None = None  # default: "sampled" if redrawn, else "all"
+    forge_extras: bool | None = None  # forge what a correction sends with the update; default: unless knowledge is own
 
     def __post_init__(self) -> None:
         at_least("attack.attackers", self.attackers, 0)
         if self.fraction is not None:
             check_range("attack", "fraction", self.fraction, 0.0, 1.0)
         if (self.attackers is None) == (self.fraction is None):
-            found = "missing" if self.attackers is None else "given beside attack.fraction"
-            raise SpecError(f"attack.attackers: {found}; say how many clients attack, or which share of them")
+            found = "missing" if self.attackers is None else "both attack.attackers and attack.fraction are given"
+            raise SpecError(f"attack.attackers: {found}; give the number of attackers or their fraction of the clients")
 
     @property
     def of_sampled(self) -> bool:
-        """Are they counted among the sampled clients of a round?"""
+        """Whether number and fraction refer to the sampled clients of a round."""
         return self.redraw if self.counted_in is None else self.counted_in == "sampled"
 
     def drawn(self, clients: Clients) -> int:
-        """How many are drawn: among the sampled where redrawn and counted there, else among all.
+        """The number of attackers to draw: from the cohort if redrawn and counted in it, else from all clients.
 
-        Fixed attackers counted among the sampled are the same share of all clients: right on average.
+        Fixed attackers counted in the cohort are the same fraction of all clients, which is right on average.
         """
         sampled = clients.per_round or clients.total
         base = sampled if self.of_sampled else clients.total
@@ -115,7 +139,7 @@ class Attackers:
         return round(count * clients.total / sampled) if self.of_sampled and not self.redraw else count
 
     def expected(self, clients: Clients) -> float:
-        """The number of attackers to expect in a cohort."""
+        """The expected number of attackers in a cohort."""
         sampled = clients.per_round or clients.total
         return self.drawn(clients) * (1.0 if self.redraw and self.of_sampled else sampled / clients.total)
 
@@ -125,7 +149,7 @@ class Evaluation:
     """`[evaluation]`"""
 
     every: int = 10
-    batch_size: int = 1000  # test samples at a time; part of the spec, since it orders the sums
+    batch_size: int = 1000  # test samples at a time; it orders the sums, so it is part of the spec
 
     def __post_init__(self) -> None:
         at_least("evaluation.every", self.every, 1)
@@ -144,12 +168,10 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class State:
-    """`[state]`: what clients keep between rounds, where the algorithm has them keep something."""
+    """`[state]`: the client states of algorithms that have them."""
 
-    memory_mb: int = 1024  # if all clients' states may need more, they live in a file of the run directory
-    on_missing: Literal["error", "zero"] = (
-        "error"  # a state that cannot be read: stop, or go on from zeros and count it
-    )
+    memory_mb: int = 1024  # if all states may need more, they are kept in a file of the run directory
+    on_missing: Literal["error", "zero"] = "error"  # an unreadable state: stop the run, or use zeros and count it
 
     def __post_init__(self) -> None:
         at_least("state.memory_mb", self.memory_mb, 0)
@@ -160,10 +182,10 @@ class Engine:
     """`[engine]`"""
 
     device: str = "cpu"
-    block: int | None = None  # clients folded together; default by the size of the model
-    trainer: Literal["auto", "reference", "dense", "channels_last"] = "auto"  # how clients train; default by the layers
-    workers: int | Literal["auto"] = "auto"  # processes that train; decides nothing but the time it takes
-    executor: Literal["auto", "local", "ray"] = "auto"  # where they are: this machine, or a Ray cluster if asked for
+    block: int | None = None  # clients trained and folded together; default by the size of the model
+    trainer: Literal["auto", "reference", "dense", "channels_last"] = "auto"  # default by the layers of the model
+    workers: int | Literal["auto"] = "auto"  # processes that train; does not change the result
+    executor: Literal["auto", "local", "ray"] = "auto"  # this machine or a Ray cluster; does not change the result
 
     def __post_init__(self) -> None:
         if self.workers != "auto":

@@ -13,9 +13,6 @@ from dragfl.runs.directory import SPEC, Run, load_run
 
 RunLike = Run | Path | str
 
-# These settings do not change what is computed, so runs that differ only in them are repetitions of each other.
-_SAME_RESULT = ("seed", "name", "checkpoint.", "engine.workers", "engine.executor")
-
 
 @dataclass(frozen=True)
 class Group:
@@ -105,8 +102,8 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 def _experiment_key(run: Run) -> str:
     """All settings that change the result, apart from the seed."""
-    flat = labels.flatten(run.spec)
-    return repr(sorted((k, labels.format_value(v)) for k, v in flat.items() if not k.startswith(_SAME_RESULT)))
+    flat = labels.flatten(run.result_settings)
+    return repr(sorted((k, labels.format_value(v)) for k, v in flat.items() if k != "seed"))
 
 
 def _split(runs: Sequence[Run], key: Callable[[Run], str]) -> list[list[Run]]:

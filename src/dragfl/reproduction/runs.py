@@ -15,6 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from dragfl.config.compare import comparable
 from dragfl.config.overrides import override
 from dragfl.config.spec import Experiment, resolve
 from dragfl.errors import Interrupted, SpecError
@@ -24,8 +25,6 @@ from dragfl.runs.directory import SPEC, Run, load_run
 from dragfl.runs.sweep import Callbacks, PlannedRun, run_planned
 
 TUNING_SEEDS = (100,)  # never used for verdicts, whose seeds count from 0
-NOT_HASHED = ("name", "seed", "rounds", "checkpoint", "state")  # no influence on results, or part of the name
-HASHED_ENGINE_KEYS = ("device", "block", "trainer")  # the other keys of [engine] do not change results
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,7 @@ def resolve_run(request: FigureRequest, settings: Sequence[str], seed: int) -> E
 
 def run_name(experiment: Experiment) -> str:
     """The same name for the same settings."""
-    tables = {k: v for k, v in experiment.tables().items() if k not in NOT_HASHED}
-    tables["engine"] = {k: v for k, v in tables["engine"].items() if k in HASHED_ENGINE_KEYS}
+    tables = {k: v for k, v in comparable(experiment.tables()).items() if k not in ("seed", "rounds")}
     key = blake2b(json.dumps(tables, sort_keys=True).encode(), digest_size=4).hexdigest()
     prefix = f"{experiment.dataset}-{experiment.algorithm.name.rsplit(':', 1)[-1]}"
     slug = re.sub(r"[^A-Za-z0-9_+.-]+", "_", prefix)[:60]

@@ -14,6 +14,7 @@ from statistics import fmean, median, pstdev
 from typing import Any
 
 from dragfl.atomic import write_text
+from dragfl.config.migrate import rename_override
 from dragfl.errors import DamagedRun
 from dragfl.reproduction.figure import load_figure
 from dragfl.reproduction.runs import FigurePlan, finished_run
@@ -232,6 +233,7 @@ def read_summary(path: Path) -> Summary:
         table = json.loads(path.read_text())
         if "panel" in table:  # the key of dragfl 0.1
             table["figure"] = table.pop("panel")
+        table["changes"] = [rename_override(change) for change in table["changes"]]
         curves = {curve: {r["seed"]: _unpack(r) for r in records} for curve, records in table.pop("curves").items()}
         return Summary(**table, curves=curves)
     except (OSError, ValueError, TypeError, KeyError) as error:

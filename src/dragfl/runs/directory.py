@@ -22,6 +22,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dragfl.config.compare import comparable
+from dragfl.config.migrate import rename_keys
 from dragfl.errors import DamagedRun, Diverged
 from dragfl.lazy import Tensor
 
@@ -42,11 +44,16 @@ class Run:
 
     @cached_property
     def spec(self) -> dict[str, Any]:
-        """The resolved experiment as plain tables."""
+        """The resolved experiment as plain tables; keys of version 0.1 have their new names."""
         try:
-            return tomllib.loads((self.path / SPEC).read_text())
+            return rename_keys(tomllib.loads((self.path / SPEC).read_text()))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise _damaged(self.path / SPEC, error) from None
+
+    @property
+    def result_settings(self) -> dict[str, Any]:
+        """The part of the spec that decides the result."""
+        return comparable(self.spec)
 
     @cached_property
     def info(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dragfl import atomic
+from dragfl.config.compare import same_result
 from dragfl.config.spec import Experiment, as_experiment, load
 from dragfl.engine.allocator import keep_freed_memory
 from dragfl.errors import DamagedRun, Diverged, Interrupted, SpecError
@@ -89,7 +90,7 @@ def resume(
             ) from None
     else:
         check_same_experiment(experiment, existing)
-        experiment = _with_resolved_engine(experiment, existing)
+        experiment = _with_stored_settings(experiment, existing)
     with lock_folder(folder):
         if load_run(folder).finished:  # by another process in the meantime
             return existing
@@ -128,32 +129,21 @@ def create_folder(folder: Path) -> None:
 
 def check_same_experiment(experiment: Experiment, existing: Run) -> None:
     """Raise `SpecError` if the run directory belongs to another experiment."""
-    if not same_spec(experiment, existing):
+    if not same_result(experiment.tables(), existing.spec):
         raise SpecError(
             f"{existing.path}: holds a run of another experiment (has the file changed since?); compare "
             f"{existing.path / SPEC} with yours, choose another --out, or delete it"
         )
 
 
-def same_spec(experiment: Experiment, existing: Run) -> bool:
-    """Whether a run directory belongs to this experiment. Settings that cannot change its numbers are ignored."""
-    mine, theirs = json.loads(json.dumps(experiment.tables())), json.loads(json.dumps(existing.spec))
-    if "block" not in mine["engine"]:
-        theirs.get("engine", {}).pop("block", None)
-    if mine["engine"].get("trainer") == "auto":
-        theirs.setdefault("engine", {})["trainer"] = "auto"
-    for tables in (mine, theirs):
-        tables.get("state", {}).pop("on_missing", None)
-        for key in ("workers", "executor"):
-            tables.get("engine", {}).pop(key, None)
-    return bool(mine == theirs)
-
-
-def _with_resolved_engine(experiment: Experiment, existing: Run) -> Experiment:
-    """The experiment with the block size and trainer of its first start: they decide the order of sums."""
-    stored = existing.spec.get("engine", {})
-    resolved = {name: stored[name] for name in ("block", "trainer") if name in stored}
-    return replace(experiment, engine=replace(experiment.engine, **resolved))
+def _with_stored_settings(experiment: Experiment, existing: Run) -> Experiment:
+    """The experiment as its first start resolved it: block and trainer order the sums, memory places the states."""
+    engine, state = existing.spec.get("engine", {}), existing.spec.get("state", {})
+    return replace(
+        experiment,
+        engine=replace(experiment.engine, **{key: engine[key] for key in ("block", "trainer") if key in engine}),
+        state=replace(experiment.state, **{key: state[key] for key in ("memory_mb",) if key in state}),
+    )
 
 
 def _run_rounds(simulation: Simulation, folder: Path, on_record: OnRecord, should_stop: Callable[[], bool]) -> Run:

@@ -1,0 +1,35 @@
+"""Which settings decide the result of a run, defined once for all that compare runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+# Names and files, and how the work is distributed: none of them changes a number of the result.
+NOT_IN_RESULT = ("name", "checkpoint", "state", "engine.workers", "engine.executor")
+
+
+def comparable(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a resolved spec without the settings that do not change its result."""
+    plain: dict[str, Any] = json.loads(json.dumps(tables))  # tuples and lists compare equal, and it is a copy
+    for key in NOT_IN_RESULT:
+        table, _, setting = key.rpartition(".")
+        (plain.get(table, {}) if table else plain).pop(setting, None)
+    if plain.get("algorithm", {}).get("correction", {}).get("name") == "none":  # it sends no extras
+        plain.get("attack", {}).pop("forge_extras", None)
+    return plain
+
+
+def same_result(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> bool:
+    """Whether a stored run is of the given experiment.
+
+    The first start of a run chooses the block size and the trainer; where the experiment leaves them open, any choice
+    is the same experiment.
+    """
+    mine, theirs = comparable(given), comparable(resolved)
+    if "block" not in mine.get("engine", {}):
+        theirs.get("engine", {}).pop("block", None)
+    if mine.get("engine", {}).get("trainer") == "auto":
+        theirs.setdefault("engine", {})["trainer"] = "auto"
+    return mine == theirs

@@ -1,0 +1,271 @@
+"""Keys and names of version 0.1 that have new names, and the rewriting of files that hold them.
+
+`resolve` refuses old keys with `refuse_old_keys`; readers of stored runs translate them with `rename_keys`; `dragfl
+migrate` rewrites files with `migrate_file`.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragfl.errors import SpecError
+
+# The owner is a table of the spec, or the name of a part or preset whose setting it is: owner -> old key -> new key.
+OLD_KEYS: dict[str, dict[str, str]] = {
+    "attack": {"share": "fraction", "among": "counted_in"},
+    "root": {"from": "source", "clean": "filter", "favourite": "biased_class"},
+    "evaluation": {"block": "batch_size"},
+    "state": {"lost": "on_missing"},
+    "fools_gold": {"on_all_alike": "on_identical"},
+    "sign_guard": {"share": "fraction"},
+    "label_flip": {"fraction": "sample_fraction", "how": "mode"},
+    "dynamic_label_flip": {"fraction": "sample_fraction"},
+    "backdoor": {"fraction": "sample_fraction"},
+    "gaussian": {"how": "mode"},
+    "non_finite": {"where": "coordinates"},
+    "fang_krum": {"least": "min_lambda"},
+}
+OLD_NAMES: dict[str, dict[str, str]] = {  # part of an algorithm -> old name -> new name
+    "server": {"extrapolate": "adabest", "last_two": "averaged_iterate"},
+}
+PLAIN_TABLES = ("root", "evaluation", "state")
+PART_KEYS = ("correction", "aggregate", "server")
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Rename:
+    """A key at `path` in the tables and its new name; or, with `value`, a string there and its new value."""
+
+    path: KeyPath
+    new: str
+    value: bool = False
+
+    @property
+    def old_text(self) -> str:
+        return dotted(self.path)
+
+    @property
+    def new_text(self) -> str:
+        return f'{dotted(self.path)} = "{self.new}"' if self.value else dotted((*self.path[:-1], self.new))
+
+    def __str__(self) -> str:
+        return f"{self.old_text} -> {self.new_text}"
+
+
+def dotted(path: KeyPath) -> str:
+    """`algorithm.aggregate.chain[1].share`"""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
+
+
+def find_old_keys(tables: Mapping[str, Any]) -> list[Rename]:
+    """Every old key and name in the tables of a spec, in the order in which they can be renamed one by one."""
+    found: list[Rename] = []
+    for name in PLAIN_TABLES:
+        found += _keys(tables.get(name), (name,), name)
+    found += _attack(tables.get("attack"))
+    for name, table in _items(tables.get("attacks")):
+        found += _keys(table, ("attacks", name), name)
+    found += _algorithm(tables.get("algorithm"), ("algorithm",))
+    for name, table in _items(tables.get("algorithms")):
+        found += _algorithm(table, ("algorithms", name), name)
+    return found
+
+
+def _items(table: Any) -> Iterator[tuple[str, Any]]:
+    yield from table.items() if isinstance(table, Mapping) else ()
+
+
+def _keys(table: Any, path: KeyPath, owner: Any) -> list[Rename]:
+    """The old keys of one owner in a table."""
+    old = OLD_KEYS.get(owner, {}) if isinstance(owner, str) else {}
+    return [Rename((*path, key), old[key]) for key, _ in _items(table) if key in old]
+
+
+def _attack(table: Any) -> list[Rename]:
+    """In 0.1 `fraction` was the fraction of poisoned samples, and always came with `share` or `attackers`."""
+    if not isinstance(table, Mapping):
+        return []
+    found = _keys(table, ("attack",), table.get("name"))
+    if not table.keys() & {"share", "attackers"}:  # the fraction of attackers, as today
+        found = [rename for rename in found if rename.path[-1] != "fraction"]
+    return found + _keys(table, ("attack",), "attack")
+
+
+def _algorithm(table: Any, path: KeyPath, name: Any = None) -> list[Rename]:
+    """The flat settings of a preset, and the parts that are spelled out."""
+    if not isinstance(table, Mapping):
+        return []
+    found = _keys(table, path, table.get("name", name))
+    for part in PART_KEYS:
+        found += _part(table.get(part), (*path, part), OLD_NAMES.get(part, {}))
+    return found
+
+
+def _part(part: Any, path: KeyPath, names: Mapping[str, str]) -> list[Rename]:
+    if isinstance(part, str):
+        return [Rename(path, names[part], value=True)] if part in names else []
+    if not isinstance(part, Mapping):
+        return []
+    name = part.get("name")
+    found = _keys(part, path, name)
+    if isinstance(name, str) and name in names:
+        found.append(Rename((*path, "name"), names[name], value=True))
+    links = part.get("chain")
+    for i, link in enumerate(links if isinstance(links, list | tuple) else ()):
+        found += _part(link, (*path, "chain", i), {})
+    return found
+
+
+def refuse_old_keys(tables: Mapping[str, Any]) -> None:
+    """Raise where a key or a name is one of version 0.1; the error has the new one."""
+    for rename in find_old_keys(tables):
+        raise SpecError(
+            f"{rename.old_text}: has a new name since version 0.1; write {rename.new_text} "
+            "(dragfl migrate FILE rewrites a file)"
+        )
+
+
+def rename_keys(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables with new names for old keys. Tables without old keys are returned unchanged.
+
+    The resolved spec of a 0.1 run also gets `attack.forge_extras = false`, since attackers of 0.1 forged no extras.
+    """
+    renamed = dict(tables)
+    for change in find_changes(tables):
+        renamed = apply_change(renamed, change)
+    return renamed
+
+
+def rename_override(text: str) -> str:
+    """`root.from=test` -> `root.source=test`; any other override unchanged."""
+    key, equals, value = text.partition("=")
+    *parents, last = key.strip().split(".")
+    table: Any = {last: value.strip()}
+    for parent in reversed(parents):
+        table = {parent: table}
+    for rename in find_old_keys(table):
+        return f"{key}={rename.new}" if rename.value else f"{rename.new_text}{equals}{value}"
+    return text
+
+
+@dataclass(frozen=True)
+class Addition:
+    """A key that a resolved spec of 0.1 lacks, with the value that repeats what 0.1 did."""
+
+    path: KeyPath
+    new: Any
+
+    def __str__(self) -> str:
+        return f"{dotted(self.path)} = {str(self.new).lower()} added"
+
+
+Change = Rename | Addition
+
+
+def find_changes(tables: Mapping[str, Any]) -> list[Change]:
+    """Everything that turns tables of 0.1 into tables of today."""
+    changes: list[Change] = list(find_old_keys(tables))
+    state, attack = tables.get("state"), tables.get("attack")
+    resolved = isinstance(state, Mapping) and "lost" in state  # 0.1 wrote it in every resolved spec
+    if resolved and isinstance(attack, Mapping) and "forge_extras" not in attack:
+        changes.append(Addition(("attack", "forge_extras"), False))
+    return changes
+
+
+def apply_change(tables: Mapping[str, Any], change: Change) -> dict[str, Any]:
+    """A copy of the tables with one change made; the order of keys stays."""
+    *parents, last = change.path
+    changed = copy.deepcopy(dict(tables))
+    table: Any = changed
+    for key in parents:
+        table = table[key]
+    if isinstance(change, Addition) or change.value:
+        table[last] = change.new
+        return changed
+    items = [(change.new if key == last else key, value) for key, value in table.items()]
+    table.clear()
+    table.update(items)
+    return changed
+
+
+def migrate_text(text: str) -> tuple[str, list[Change]]:
+    """A TOML spec of 0.1 with new keys, comments and layout kept, and what was changed.
+
+    Each change replaces one place in the text. It is accepted if the parsed text then differs from before in exactly
+    that change, so a comment or a string that looks like a key is never touched.
+    """
+    tables = tomllib.loads(text)
+    changes = find_changes(tables)
+    for change in changes:
+        tables = apply_change(tables, change)
+        text = _rewrite(text, change, tables)
+    return text, changes
+
+
+def _rewrite(text: str, change: Change, wanted: Mapping[str, Any]) -> str:
+    for candidate in _candidates(text, change):
+        try:
+            if tomllib.loads(candidate) == wanted:
+                return candidate
+        except tomllib.TOMLDecodeError:
+            continue
+    raise SpecError(f"{dotted(change.path)}: cannot be rewritten here; change it by hand: {change}")
+
+
+def _candidates(text: str, change: Change) -> Iterator[str]:
+    """The text with the change made at each place that could be meant."""
+    old = str(change.path[-1])
+    if isinstance(change, Addition):
+        line = f"{old} = {str(change.new).lower()}"
+        places = re.finditer(rf"(?m)^[ \t]*\[[ \t]*{re.escape(dotted(change.path[:-1]))}[ \t]*\].*$", text)
+        yield from (f"{text[: place.end()]}\n{line}{text[place.end() :]}" for place in places)
+    elif change.value:
+        pattern = "|".join(re.escape(name) for names in OLD_NAMES.values() for name in names)
+        for place in re.finditer(rf"(?P<quote>[\"'])(?:{pattern})(?P=quote)", text):
+            yield f'{text[: place.start()]}"{change.new}"{text[place.end() :]}'
+    else:
+        for place in re.finditer(rf"(?<![\w-])(?P<quote>[\"']?){re.escape(old)}(?P=quote)(?=\s*=)", text):
+            yield text[: place.start()] + change.new + text[place.end() :]
+
+
+def migrate_path(path: Path) -> dict[Path, list[Change]]:
+    """Rewrite a spec file, or every spec below a run, sweep or arena directory; the old file is kept as FILE.bak.
+
+    All files are read and checked before the first one is written. Returns what was changed in each file.
+    """
+    rewritten: dict[Path, tuple[str, str, list[Change]]] = {}
+    for file in _spec_files(path):
+        try:
+            before = file.read_text()
+            after, changes = migrate_text(before)
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SpecError(f"{file}: cannot be read as TOML: {error}; nothing was written") from None
+        except SpecError as error:
+            raise SpecError(f"{file}: {error}; nothing was written") from None
+        if changes:
+            rewritten[file] = before, after, changes
+    for file, (before, after, _) in rewritten.items():
+        file.with_name(f"{file.name}.bak").write_text(before)
+        temporary = file.with_name(f"{file.name}.tmp")
+        temporary.write_text(after)
+        temporary.replace(file)
+    return {file: changes for file, (_, _, changes) in rewritten.items()}
+
+
+def _spec_files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise SpecError(f"{path}: no such file or directory; give a TOML experiment or a run directory")
+    found = sorted(path.rglob("spec.toml"))
+    if not found:
+        raise SpecError(f"{path}: holds no spec.toml; give a TOML experiment, or a directory that `dragfl run` made")
+    return found
