@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from dragfl import data
 from dragfl.arithmetic import norm
 from dragfl.config.build_parts import Model
 from dragfl.config.registry import import_object
-from dragfl.config.spec import Experiment
+from dragfl.config.spec import Experiment, load
 from dragfl.data import partitions
 from dragfl.data import root as root_data
 from dragfl.data.dataset import Dataset
@@ -114,6 +114,11 @@ def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
         block=experiment.engine.block or default_block(model.dim),
         fixed_attackers=frozenset(chosen.tolist()),
     )
+
+
+def worker_from_tables(tables: Mapping[str, Any], dataset: Dataset | None = None) -> Worker:
+    """The entry point of worker processes and Ray actors: a worker from the resolved tables of an experiment."""
+    return equip(load(tables), dataset)[1]
 
 
 def equip(experiment: Experiment, dataset: Dataset | None = None) -> tuple[Experiment, Worker]:

@@ -12,20 +12,16 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 import dragfl
 from dragfl.aggregates import Drag, Mean
 from dragfl.aggregates.robust.krum import Krum
 from dragfl.engine.aggregation import Sums, Total, fold, mean_update
-from dragfl.engine.backends import choose
-from dragfl.engine.backends.pool import PoolBackend
-from dragfl.engine.backends.shared_memory import tensors_of
+from dragfl.engine.backends.shared_memory import tensor_fields
 from dragfl.engine.round import sample
 from dragfl.engine.worker import ClientResults
 from dragfl.types import FederationInfo, RoundContext, RoundInputs, Updates
-from tests.engine.test_pool import PARTS, digits, played
+from tests.engine.backends.test_pool import PARTS, digits, run_digits
 
 DRAWS = torch.Generator().manual_seed(1)
 X = torch.randn(11, 7, generator=DRAWS)
@@ -83,45 +79,27 @@ def test_a_rule_that_cannot_work_with_so_few_says_so() -> None:
     assert folded.used.all()
 
 
-@given(st.integers(1, 200), st.integers(1, 9), st.integers(1, 70), st.sampled_from([1, 4]))
-def test_pieces_are_about_equal_and_part_no_group(clients: int, workers: int, piece: int, group: int) -> None:
-    """None is empty; all but the last end where a group ends; as many for each worker where there are groups enough."""
-    pool = PoolBackend.__new__(PoolBackend)
-    pool._workers, pool._piece, pool._group = workers, piece, group
-    sizes = pool._cut(clients)
-    assert sum(sizes) == clients and min(sizes) >= 1 and max(sizes) <= max(piece, group) + group
-    assert all(size % group == 0 for size in sizes[:-1])
-    assert max(sizes[:-1], default=0) - min(sizes[:-1], default=0) <= group
-    assert len(sizes) % workers == 0 or len(sizes) == -(-clients // group)
-
-
-def test_which_plans_can_be_told_to_a_worker() -> None:
+def test_which_plans_can_be_sent_to_a_worker() -> None:
     rule = Drag()
     plan = rule.begin(rule.init(SETTING), RoundContext(0, 0.1, 0), RoundInputs(mean=X[0]), SETTING)
-    found = tensors_of(plan)
+    found = tensor_fields(plan)
     assert found is not None and found.keys() == {"r", "rhat"}
-    assert tensors_of(None) == {} == tensors_of(Total())
-    assert tensors_of({"r": X[0]}) is None
-    assert tensors_of(RoundInputs(mean=[X[0]])) is None  # type: ignore[arg-type]
-
-
-def test_a_plan_of_a_users_own_is_folded_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "PIECE_WORTH", 1.0)
-    changes: dict[str, Any] = {"algorithm": {"aggregate": f"{PARTS}:Weighing"}}
-    assert played(2, **changes) == played(1, **changes)
+    assert tensor_fields(None) == {} == tensor_fields(Total())
+    assert tensor_fields({"r": X[0]}) is None
+    assert tensor_fields(RoundInputs(mean=[X[0]])) is None  # type: ignore[arg-type]
 
 
 def test_a_worker_that_dies_as_it_folds_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     changes: dict[str, Any] = {"algorithm": {"aggregate": f"{PARTS}:FragileMean"}}
-    alone = played(1, **changes)
+    alone = run_digits(1, **changes)
     monkeypatch.setenv("POOL_TEST", str(tmp_path))
     (tmp_path / "die once folding").touch()
     with caplog.at_level(logging.WARNING, "dragfl"):
-        assert played(2, **changes) == alone
+        assert run_digits(2, **changes) == alone
     assert not list(tmp_path.iterdir())
-    assert re.search(r"the sum of [34] clients done again", caplog.text)
+    assert re.search(r"the sum of [34] clients will be repeated", caplog.text)
 
 
 def test_a_cohort_of_a_million_clients_is_drawn_without_counting_them() -> None:

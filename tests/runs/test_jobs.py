@@ -1,4 +1,4 @@
-"""Whole runs side by side in child processes: the same bytes as one after the other, whatever happens to a child."""
+"""Runs in parallel processes write the same bytes as runs one after the other, even when a process dies."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dragfl
+from dragfl.engine.backends.worker_process import end_idle_processes
 from dragfl.errors import DamagedRun, Interrupted, SpecError
 from dragfl.runs.directory import Run
 from dragfl.runs.sweep import Callbacks
@@ -34,8 +36,14 @@ def contents(runs: list[Run]) -> list[bytes]:
     return [(run.path / name).read_bytes() for run in runs for name in FILES]
 
 
+@pytest.fixture(autouse=True)
+def _no_idle_processes() -> None:
+    """Idle processes of other tests would be reused here."""
+    end_idle_processes()
+
+
 def children() -> set[int]:
-    """The processes that this one has started and that are still there."""
+    """The living child processes of this one."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -48,11 +56,11 @@ def children() -> set[int]:
 
 
 @pytest.fixture(scope="module")
-def in_turn(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
-    return contents(dragfl.sweep(SMALL, GRID, tmp_path_factory.mktemp("in_turn")))
+def one_after_the_other(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    return contents(dragfl.sweep(SMALL, GRID, tmp_path_factory.mktemp("one_after_the_other")))
 
 
-def test_the_same_bytes_and_nobody_left(tmp_path: Path, in_turn: list[bytes]) -> None:
+def test_equal_bytes_and_no_process_left(tmp_path: Path, one_after_the_other: list[bytes]) -> None:
     before, begun, ended = children(), [], []
     runs = dragfl.sweep(
         SMALL,
@@ -64,7 +72,7 @@ def test_the_same_bytes_and_nobody_left(tmp_path: Path, in_turn: list[bytes]) ->
         ),
         jobs=2,
     )
-    assert contents(runs) == in_turn
+    assert contents(runs) == one_after_the_other
     assert sorted(begun) == [(run.name, 0) for run in sorted(runs, key=lambda r: r.name)]
     assert sorted(ended) == [(run.name, False) for run in sorted(runs, key=lambda r: r.name)]
     assert children() <= before
@@ -73,7 +81,7 @@ def test_the_same_bytes_and_nobody_left(tmp_path: Path, in_turn: list[bytes]) ->
     assert again == [True] * 4
 
 
-def test_a_killed_child_is_replaced_and_its_run_resumed(tmp_path: Path, in_turn: list[bytes]) -> None:
+def test_a_killed_process_is_replaced_and_its_run_resumed(tmp_path: Path, one_after_the_other: list[bytes]) -> None:
     before, killed = children(), []
 
     def kill_one(record: RoundRecord) -> None:
@@ -82,10 +90,10 @@ def test_a_killed_child_is_replaced_and_its_run_resumed(tmp_path: Path, in_turn:
             os.kill(killed[0], signal.SIGKILL)
 
     runs = dragfl.sweep(SMALL, GRID, tmp_path, Callbacks(on_record=kill_one), jobs=2)
-    assert killed and contents(runs) == in_turn
+    assert killed and contents(runs) == one_after_the_other
 
 
-def test_a_stop_leaves_checkpoints_and_the_same_call_goes_on(tmp_path: Path, in_turn: list[bytes]) -> None:
+def test_a_stopped_sweep_continues_with_the_same_call(tmp_path: Path, one_after_the_other: list[bytes]) -> None:
     rounds: list[int] = []
     with pytest.raises(Interrupted, match="of 4 runs finished; continue with the same command"):
         dragfl.sweep(
@@ -96,10 +104,10 @@ def test_a_stop_leaves_checkpoints_and_the_same_call_goes_on(tmp_path: Path, in_
             jobs=2,
         )
     assert len(rounds) < 4 * SMALL["rounds"]
-    assert contents(dragfl.sweep(SMALL, GRID, tmp_path, jobs=2)) == in_turn
+    assert contents(dragfl.sweep(SMALL, GRID, tmp_path, jobs=2)) == one_after_the_other
 
 
-def test_an_error_in_a_run_ends_the_sweep_with_its_own_kind(tmp_path: Path) -> None:
+def test_an_error_in_a_run_is_raised_by_the_sweep(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path, Callbacks(should_stop=lambda: True))
     (tmp_path / "seed0" / "checkpoint.json").write_text("{}")
@@ -107,23 +115,23 @@ def test_an_error_in_a_run_ends_the_sweep_with_its_own_kind(tmp_path: Path) -> N
         dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path, jobs=2)
 
 
-def test_what_has_no_name_cannot_go_to_a_child(tmp_path: Path) -> None:
+def test_an_object_without_a_name_cannot_be_sent_to_a_process(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="runs in parallel are loaded by name"):
         dragfl.sweep({**SMALL, "data": {"dataset": dragfl.data.load("digits")}}, {"seed": [0, 1]}, tmp_path, jobs=2)
 
 
-def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
-    """A parent that is killed outright leaves no child behind: the closing pipe ends them."""
+def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    """The closed connection ends them."""
     long = {**SMALL, "rounds": 100_000}
     script = f"import dragfl; dragfl.sweep({long!r}, {{'seed': [0, 1]}}, {str(tmp_path)!r}, jobs=2)"
     mark = {**os.environ, "DRAGFL_TEST_MARK": str(tmp_path)}
     parent = subprocess.Popen([sys.executable, "-c", script], env=mark)
     try:
-        _wait(lambda: len(list(tmp_path.glob("*/metrics.jsonl"))) == 2, 60)
+        _wait(lambda: len(list(tmp_path.glob("*/metrics.jsonl"))) == 2)
     finally:
         parent.kill()
         parent.wait()
-    _wait(lambda: not _marked(str(tmp_path)), 20)
+    _wait(lambda: not _marked(str(tmp_path)))
 
 
 def _marked(mark: str) -> list[int]:
@@ -137,8 +145,9 @@ def _marked(mark: str) -> list[int]:
     return found
 
 
-def _wait(what: Any, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
+def _wait(condition: Callable[[], bool]) -> None:
+    """The limit is against hanging only."""
+    end = time.monotonic() + 300.0
+    while not condition():
+        assert time.monotonic() < end, "this state was never reached"
         time.sleep(0.1)

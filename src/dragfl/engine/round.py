@@ -67,7 +67,7 @@ def play(fed: Federation, state: FederationState) -> tuple[FederationState, Roun
     attack_state = state.attack if together else remember_alone(fed, state, context, attackers)
     kept: list[ClientResults] = []
     if together or "all" in needs:
-        kept = list(fed.executor.map(jobs, keep=True))
+        kept = list(fed.executor.train(jobs, keep=True))
         if together:
             kept, attack_state = craft_together(fed, state, context, root, kept, attackers)
         kept = [concat(kept)] if "all" in needs else kept

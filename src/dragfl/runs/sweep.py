@@ -126,12 +126,14 @@ def _run_in_turn(planned: Sequence[PlannedRun], callbacks: Callbacks) -> None:
 def _run_in_processes(planned: Sequence[PlannedRun], callbacks: Callbacks, jobs: int) -> None:
     """Each process has one run at a time, and one thread."""
     from dragfl.engine.backends.select import unnamed
-    from dragfl.runs.jobs import Crew
+    from dragfl.runs.jobs import run_in_processes
 
     for p in planned:
         if reason := unnamed(p.experiment):
             raise SpecError(f"sweep, run '{p.name}': runs in parallel are loaded by name: {reason}, and jobs = 1")
-    Crew(jobs, [(p.folder, _single_process(p.experiment)) for p in planned]).run(
+    run_in_processes(
+        [(p.folder, _single_process(p.experiment)) for p in planned],
+        jobs,
         lambda job: callbacks.on_begin(planned[job], _rounds_done(planned[job])),
         lambda job, record: callbacks.on_record(record),
         lambda job: callbacks.on_end(load_run(planned[job].folder), False),

@@ -1,7 +1,7 @@
-"""Who runs the blocks of a round: this process, a pool of worker processes, or a Ray cluster. All give the same bits.
+"""Who computes the blocks of a round: this process, a pool of worker processes, or a Ray cluster, with equal bits.
 
-A block is cut, trained and crafted by functions of their arguments alone, draws are addressed, and whatever is summed
-is summed by the caller in block order: so it cannot matter who ran a block, beside which others, or how often.
+What a worker computes depends on its arguments only, random draws are addressed by round and client, and the caller
+adds results in block order. So it does not matter which worker runs a block, in which order, or how often.
 """
 
 from __future__ import annotations
@@ -12,42 +12,30 @@ from typing import Protocol
 from torch import Tensor
 
 from dragfl.engine.aggregation import BlockResult
-from dragfl.engine.worker import ClientResults, Score, TrainTask, Worker
-from dragfl.types import Plan
+from dragfl.engine.worker import ClientResults, Score, TrainTask
+from dragfl.types import Plan, RoundContext, Updates
 
 
 class Backend(Protocol):
-    def map(self, jobs: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
-        """The results in the order of the jobs, of which all share one model, broadcast, round and attack state.
+    """Tasks of one call share the model, the broadcast, the round and the attack state. Results come in task order.
 
-        A result may be read until the next one is asked for: its memory is then used again. Whoever needs several at
-        a time says `keep` and owns them all. Jobs are drawn a few ahead of what is asked for.
-        """
+    A result may be read until the next one is requested; then its memory is reused. Tasks are drawn a few ahead.
+    """
 
-    def fold(self, jobs: Iterable[TrainTask], plan: Plan) -> Iterator[BlockResult]:
-        """As `map`, each block folded by the aggregate: whoever trains far away sends back nothing but sums."""
+    def train(self, tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
+        """Train each block. With `keep` the caller owns the results and may hold several at a time."""
 
-    def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
-        """(right answers, summed loss) of every test block, in order."""
+    def fold(self, tasks: Iterable[TrainTask], plan: Plan) -> Iterator[BlockResult]:
+        """Train each block and fold it with the aggregate: a remote worker then returns sums only."""
 
-    def close(self) -> None:
-        """Give back what is held between calls; the next call takes it again."""
+    def gradients(self, tasks: Iterable[TrainTask]) -> Iterator[Updates]:
+        """The full gradient of every client of each block at the broadcast model."""
 
-
-class LocalBackend:
-    """One worker, in this process, one block after the other."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-
-    def map(self, jobs: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
-        return map(self._worker.train, jobs)
-
-    def fold(self, jobs: Iterable[TrainTask], plan: Plan) -> Iterator[BlockResult]:
-        return (self._worker.fold(job, plan) for job in jobs)
+    def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
+        """The server's own update, trained on the root data."""
 
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
-        return [self._worker.score(w, i, buffers) for i in range(self._worker.test_blocks)]
+        """(correct predictions, summed loss) of every test block, in order."""
 
     def close(self) -> None:
-        pass
+        """Release what is held between calls; the next call acquires it again."""

@@ -1,200 +1,350 @@
-"""The process pool: blocks cut into pieces, dealt to workers, and put together again in shared memory.
+"""The process pool: blocks are cut into pieces, trained by worker processes, and joined in shared memory.
 
-A piece is some clients of one block; its worker writes their updates into the block's slot of the region, where they
-lie exactly as one process would have put them, and one of the workers folds the block when it is whole. The cut decides
-who works when and not a bit of the result. There are few slots, and a slot is used again when the caller has taken what
-came of its block: memory does not grow with the cohort.
+A piece is some clients of one block. Its worker writes their updates into the block's slot of the shared memory, where
+they are laid out as one process would have them, and one of the workers folds the block when it is complete. The cut
+decides who works when and changes no bit of the result. There are few slots, and a slot is reused when the caller has
+read the result of its block: memory does not grow with the cohort.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-from itertools import chain, pairwise
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain, pairwise
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from dragfl.engine.aggregation import BlockResult, fold
-from dragfl.engine.backends import LocalBackend
-from dragfl.engine.backends.pool_calls import Call, Open
-from dragfl.engine.backends.pool_slots import Slot, folded, received
-from dragfl.engine.backends.shared_memory import Brief, Layout, Place, Shape, tensors_of, with_tensors
-from dragfl.engine.backends.supervisor import DEPTH, Crew, Task, log
+from dragfl.engine.backends.local import LocalBackend
+from dragfl.engine.backends.pool_worker import (
+    CallSetup,
+    FoldResult,
+    PieceResult,
+    Slot,
+    join_fold,
+    join_results,
+    join_weights,
+)
+from dragfl.engine.backends.shared_memory import (
+    MemoryLayout,
+    SharedMemory,
+    TensorSpec,
+    add_prefix,
+    replace_fields,
+    tensor_fields,
+)
+from dragfl.engine.backends.supervisor import DEPTH, Task, WorkerGroup, closed_on_interrupt, log
+from dragfl.engine.backends.worker_process import ProcessLauncher, WorkerProcess
 from dragfl.engine.worker import ClientResults, Score, TrainTask, Worker
-from dragfl.errors import DataError, SpecError
-from dragfl.types import Plan
+from dragfl.errors import SpecError
+from dragfl.types import Plan, RoundContext, Updates
 
-LARGE = 1024  # sums of fewer numbers may as well go through the pipe
+LARGE = 1024  # sums with fewer numbers travel with the message
+SERVICE = "dragfl.engine.backends.pool_worker:PoolWorker"
+ADVICE = "is memory short? set engine.workers = 1 to train in one process"
 
 
 class PoolBackend:
-    """Workers started at the first round; `sure` if a pool was asked for, so that an obstacle is an error."""
+    """Worker processes, started at the first call."""
 
     def __init__(
-        self, worker: Worker, tables: Mapping[str, object], workers: int, piece: int, reusable: bool, sure: bool
+        self,
+        worker: Worker,
+        entry_point: str,
+        tables: Mapping[str, Any],
+        workers: int,
+        piece: int,
+        reusable: bool,
+        required: bool,
     ) -> None:
-        self._alone, self._setting, self._test_blocks = LocalBackend(worker), worker.info, worker.test_blocks
-        self._rule, self._group = worker.aggregate, worker.trainer.group  # clients of a group are not parted
-        self._hire: Callable[[], Crew] = lambda: Crew(workers, tables, reusable)
-        self._workers, self._piece, self._sure = workers, piece, sure
-        self._crew: Crew | None = None
+        """`entry_point` names a function that makes a `Worker` from the tables; `piece`: clients trained in one task.
+
+        `reusable`: the processes may serve the next experiment. `required`: it is an error if they cannot set up this
+        one; otherwise training stays in this process.
+        """
+        self._local, self._info, self._test_blocks = LocalBackend(worker), worker.info, worker.test_blocks
+        self._aggregate, self._trainer_group = worker.aggregate, worker.trainer.group
+        self._arguments, self._reusable = (entry_point, tables), reusable
+        self._piece, self._required = piece, required
         self._close: Callable[[], object] = lambda: None
-        self._given_up = False
-        self._extras: dict[str, Shape] = {}  # what clients send beside their update, known from the first answer on
-        self._sums: dict[str, Shape] = {}  # the vectors among the sums of a block, likewise
+        self._unusable = False
+        self._extras: dict[str, TensorSpec] = {}  # what clients send in addition to the update, from the first result
+        self._sums: dict[str, TensorSpec] = {}  # the vectors among the sums of a block, likewise
+        self.size = workers
+        self.memory = SharedMemory.create()
+        self.group: WorkerGroup[WorkerProcess] | None = None
 
-    def map(self, jobs: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
-        crew = self._start()
-        with self._sound(crew):
-            if crew is None:
-                yield from self._alone.map(jobs)
-                return
-            for block, slot in self._blocks(crew, iter(jobs)):
-                yield received(block.job.clients, slot, block.sent, keep)
-
-    def fold(self, jobs: Iterable[TrainTask], plan: Plan) -> Iterator[BlockResult]:
-        crew = self._start()
-        if crew is None or tensors_of(plan) is None:  # a plan that cannot be sent as it is stays here
-            yield from (fold(self._rule, plan, sent) for sent in self.map(jobs))
+    def train(self, tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
+        group = self._start()
+        if group is None:
+            yield from self._local.train(tasks)
             return
-        with self._sound(crew):
-            for block, slot in self._blocks(crew, iter(jobs), plan, folds=True):
-                assert block.folded is not None
-                yield folded(block.folded, slot, block.sent)
+        for block in self._blocks(group, "train", iter(tasks)):
+            yield join_results(block.task.clients, block.slot, block.results, keep)
 
-    @contextmanager
-    def _sound(self, crew: Crew | None) -> Iterator[None]:
-        """After Ctrl-C in here start anew; one that strikes while the caller has the word does not come here."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            if crew is not None:
-                crew.abandon()
-            self.close()
-            raise
-
-    def _blocks(
-        self, crew: Crew, jobs: Iterator[TrainTask], plan: Plan = None, folds: bool = False
-    ) -> Iterator[tuple[Open, Slot]]:
-        """Every block when all of it is done, and its slot, which is used again when the next one is asked for."""
-        first = next(jobs, None)
-        if first is None:
+    def fold(self, tasks: Iterable[TrainTask], plan: Plan) -> Iterator[BlockResult]:
+        group = self._start()
+        if group is None or tensor_fields(plan) is None:  # a plan that cannot be sent stays in this process
+            yield from (fold(self._aggregate, plan, results) for results in self.train(tasks))
             return
-        call = Call(chain([first], jobs), self._announce(crew, first, plan), self._cut, folds)
-        while True:
-            crew.feed(call.draw)
-            if call.over:
-                return
-            whole = call.whole()
-            for task, answer in crew.collect(wait=whole is None):
-                call.done(task, answer)
-            if whole is not None:
-                crew.feed(call.draw)  # so that nobody waits while the caller folds
-                self._learn(whole)
-                yield whole, call.slots[whole.slot]
-                call.release()
+        for block in self._blocks(group, "train", iter(tasks), plan, folds=True):
+            assert block.folded is not None
+            yield join_fold(block.folded, block.slot, block.results)
 
-    def _cut(self, clients: int) -> list[int]:
-        """The sizes of the pieces of a block: about as many for each worker and about equal, of whole groups."""
-        groups = -(-clients // self._group)
-        pieces = min(groups, self._workers * -(-clients // (self._workers * self._piece)))
-        ends = [min(clients, groups * i // pieces * self._group) for i in range(pieces + 1)]
-        return [end - start for start, end in pairwise(ends)]
+    def gradients(self, tasks: Iterable[TrainTask]) -> Iterator[Updates]:
+        group = self._start()
+        if group is None:
+            yield from self._local.gradients(tasks)
+            return
+        for block in self._blocks(group, "gradients", iter(tasks)):
+            clients = block.task.clients
+            yield Updates(block.slot["delta"][: len(clients)], join_weights(block.results), torch.tensor(clients))
 
-    def _learn(self, block: Open) -> None:
-        """What came with the answers of this block has room in the slots of the next call."""
-        for answer in block.sent:
-            self._extras |= {name: Shape(str(v.dtype), v.shape[1:]) for name, v in answer.extra.items()}
-        rest = block.folded.rest if block.folded else {}
-        large = {name: v for name, v in rest.items() if v.size >= LARGE and not name.startswith("columns/")}
-        self._sums |= {name: Shape(str(v.dtype), v.shape) for name, v in large.items()}
+    def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
+        group = self._start()
+        if group is None:
+            return self._local.train_root(w, context, buffers)
+        with closed_on_interrupt(self._abandon):
+            layout = MemoryLayout()
+            place = layout.place(TensorSpec.of(w))
+            setup = CallSetup(slots=({"delta": place},), context=context)
+            self._begin_call(group, layout, _model_inputs(w, buffers), setup)
+            list(group.run_in_order(iter([Task("the root data", ("train_root",))])))
+            return self.memory.tensor(place).clone()
 
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
-        if self._crew is None:
-            return self._alone.scores(w, buffers)
-        with self._sound(self._crew):
-            return self._scores(self._crew, w, buffers)
-
-    def _scores(self, crew: Crew, w: Tensor, buffers: Tensor | None) -> list[Score]:
-        crew.settle()
-        self._write(crew, Layout(), {"w": w} | ({} if buffers is None else {"buffers": buffers}))
-        blocks = iter(range(self._test_blocks))
-        asked: dict[Task, int] = {}
-        found: dict[int, Score] = {}
-
-        def draw() -> Task | None:
-            block = next(blocks, None)
-            if block is None:
-                return None
-            task = Task(f"test block {block}", ("score", block))
-            asked[task] = block
-            return task
-
-        while len(found) < self._test_blocks:
-            crew.feed(draw)
-            for task, answer in crew.collect():
-                found[asked[task]] = answer
-        return [found[i] for i in range(self._test_blocks)]
+        if self.group is None:
+            return self._local.scores(w, buffers)
+        with closed_on_interrupt(self._abandon):
+            self._begin_call(self.group, MemoryLayout(), _model_inputs(w, buffers), CallSetup())
+            tasks = (Task(f"test block {block}", ("score", block)) for block in range(self._test_blocks))
+            return list(self.group.run_in_order(tasks))
 
     def close(self) -> None:
         self._close()
-        self._crew = None
+        self.group, self.memory = None, SharedMemory.create()
 
-    def _start(self) -> Crew | None:
-        """The workers; None if they cannot be told of the experiment and nobody insists on them."""
-        if self._crew is None and not self._given_up:
-            crew = self._hire()
-            self._close = weakref.finalize(self, crew.close)
+    def _abandon(self) -> None:
+        if self.group is not None:
+            self.group.abandon()
+        self.close()
+
+    def _start(self) -> WorkerGroup[WorkerProcess] | None:
+        """The workers; None if they cannot set up the experiment and are not required."""
+        if self.group is None and not self._unusable:
+            launcher = ProcessLauncher(SERVICE, self._arguments, ADVICE, self.memory, self._reusable)
+            group = WorkerGroup(launcher, self.size)
+            self._close = weakref.finalize(self, group.close)
             try:
-                crew.wait_ready()
+                group.wait_ready()
             except Exception as error:
                 self._close()
-                if self._sure and not isinstance(error, SpecError | DataError):
+                if self._required and not isinstance(error, SpecError):
                     raise
-                if self._sure:
-                    raise SpecError(
-                        f"engine.workers: a worker process cannot put the experiment in place: {error}; "
-                        "give module:attr of what can be imported, or set engine.workers = 1"
-                    ) from None
-                log.info("training in one process: a worker process cannot put the experiment in place: %s", error)
-                self._given_up = True
+                if self._required:
+                    advice = "name it as module:attr of an importable module, or set engine.workers = 1"
+                    raise SpecError(f"engine.workers: {error}; {advice}") from None
+                log.info("training in one process: %s", error)
+                self._unusable = True
                 return None
             except BaseException:
-                crew.abandon()
+                group.abandon()
                 raise
-            self._crew = crew
-        return self._crew
+            self.group = group
+        return self.group
 
-    def _announce(self, crew: Crew, job: TrainTask, plan: Plan) -> list[dict[str, Tensor]]:
-        """Put in place what all pieces share, and make the slots."""
-        crew.settle()
-        layout = Layout()
-        k, row = len(job.clients), Shape("float32", (self._setting.dim,))
-        states = {name: Shape.of(value) for name, value in job.states[0].items()}
-        shapes = {"delta": row} | {f"extra/{name}": shape for name, shape in self._extras.items()}
-        shapes |= {f"{when}/{name}": shape for when in ("mine", "next") for name, shape in states.items()}
-        once = {f"folded/{name}": shape for name, shape in self._sums.items()}
-        count = min(2 * self._workers, 2 + -(-DEPTH * self._workers * max(self._piece, self._group) // k))
+    def _blocks(
+        self,
+        group: WorkerGroup[WorkerProcess],
+        method: str,
+        tasks: Iterator[TrainTask],
+        plan: Plan = None,
+        folds: bool = False,
+    ) -> Iterator[Block]:
+        """Every block when it is complete. Its slot is reused when the next one is requested."""
+        first = next(tasks, None)
+        if first is None:
+            return
+        with closed_on_interrupt(self._abandon):
+            slots = self._place_slots(group, first, plan)
+            scheduler = PieceScheduler(method, chain([first], tasks), slots, self._piece_sizes, folds)
+            while True:
+                group.feed(scheduler.draw)
+                if scheduler.finished:
+                    return
+                block = scheduler.complete_block()
+                for task, result in group.collect(timeout_s=None if block is None else 0.0):
+                    scheduler.take(task, result)
+                if block is not None:
+                    group.feed(scheduler.draw)  # so that no worker waits while the caller uses the block
+                    self._learn_specs(block)
+                    yield block
+                    scheduler.release_block()
+
+    def _piece_sizes(self, clients: int) -> list[int]:
+        return piece_sizes(clients, self.size, self._piece, self._trainer_group)
+
+    def _learn_specs(self, block: Block) -> None:
+        """The slots of the next call have places for what came with the results of this block."""
+        for result in block.results:
+            self._extras |= {name: TensorSpec(str(v.dtype), v.shape[1:]) for name, v in result.extra.items()}
+        rest = block.folded.extra if block.folded else {}
+        large = {name: v for name, v in rest.items() if v.size >= LARGE and not name.startswith("per_client/")}
+        self._sums |= {name: TensorSpec(str(v.dtype), v.shape) for name, v in large.items()}
+
+    def _place_slots(self, group: WorkerGroup[WorkerProcess], task: TrainTask, plan: Plan) -> list[Slot]:
+        """Begin a call: write what all pieces share, and make the slots."""
+        layout = MemoryLayout()
+        k, row = len(task.clients), TensorSpec("float32", (self._info.dim,))
+        state = {name: TensorSpec.of(value) for name, value in task.states[0].items()} if task.states else {}
+        rows = {"delta": row, **add_prefix(self._extras, "extra")}
+        rows |= {**add_prefix(state, "state"), **add_prefix(state, "next_state")}
+        sums = add_prefix(self._sums, "folded")
+        count = min(2 * self.size, 2 + -(-DEPTH * self.size * max(self._piece, self._trainer_group) // k))
         slots = tuple(
-            {name: layout.place(shape, (k,)) for name, shape in shapes.items()}
-            | {name: layout.place(shape) for name, shape in once.items()}
+            {name: layout.place(spec, (k,)) for name, spec in rows.items()}
+            | {name: layout.place(spec) for name, spec in sums.items()}
             for _ in range(count)
         )
-        attack, planned = tensors_of(job.attack_state) or {}, tensors_of(plan) or {}
-        header = {"w": job.w} | {f"sent/{name}": value for name, value in job.sent.items()}
-        header |= {f"attack/{name}": value for name, value in attack.items()}
-        header |= {f"plan/{name}": value for name, value in planned.items()}
-        told = with_tensors(plan, dict.fromkeys(planned)), with_tensors(job.attack_state, dict.fromkeys(attack))
-        brief = Brief(0, {}, slots, job.context, *told)
-        self._write(crew, layout, header, brief)
-        return [{name: crew.region.tensor(place) for name, place in slot.items()} for slot in slots]
+        attack, planned = tensor_fields(task.attack_state) or {}, tensor_fields(plan) or {}
+        inputs = {"w": task.w, **add_prefix(task.sent, "broadcast")}
+        inputs |= {**add_prefix(attack, "attack"), **add_prefix(planned, "plan")}
+        setup = CallSetup(
+            slots=slots,
+            context=task.context,
+            plan=replace_fields(plan, dict.fromkeys(planned)),
+            attack=replace_fields(task.attack_state, dict.fromkeys(attack)),
+        )
+        self._begin_call(group, layout, inputs, setup)
+        return [self.memory.tensors(slot) for slot in slots]
 
-    def _write(self, crew: Crew, layout: Layout, header: Mapping[str, Tensor], brief: Brief | None = None) -> None:
-        """Copy these tensors into the region and tell the workers where they are."""
-        places: dict[str, Place] = {name: layout.place(Shape.of(value)) for name, value in header.items()}
-        crew.region.grow(layout.size)
-        for name, value in header.items():
-            crew.region.tensor(places[name]).copy_(value)
-        crew.brief(replace(brief or Brief(0, {}), size=layout.size, header=places))
+    def _begin_call(
+        self,
+        group: WorkerGroup[WorkerProcess],
+        layout: MemoryLayout,
+        inputs: Mapping[str, Tensor],
+        setup: CallSetup,
+    ) -> None:
+        """Copy the inputs into the shared memory and send the workers their places."""
+        group.settle()
+        places = {name: layout.place(TensorSpec.of(value)) for name, value in inputs.items()}
+        self.memory.grow(layout.size)
+        for name, value in inputs.items():
+            self.memory.tensor(places[name]).copy_(value)
+        group.share(replace(setup, size=layout.size, inputs=places))
+
+
+def _model_inputs(w: Tensor, buffers: Tensor | None) -> dict[str, Tensor]:
+    return {"w": w} if buffers is None else {"w": w, "buffers": buffers}
+
+
+def piece_sizes(clients: int, workers: int, piece: int, trainer_group: int) -> list[int]:
+    """The sizes of the pieces of a block: about equal, as many for each worker, and no trainer group is divided."""
+    groups = -(-clients // trainer_group)
+    pieces = min(groups, workers * -(-clients // (workers * piece)))
+    ends = [min(clients, groups * i // pieces * trainer_group) for i in range(pieces + 1)]
+    return [end - start for start, end in pairwise(ends)]
+
+
+@dataclass
+class Block:
+    """A block in progress."""
+
+    task: TrainTask
+    slot: Slot
+    slot_number: int
+    missing: int  # pieces that are not done
+    pieces: dict[int, PieceResult] = field(default_factory=dict)  # by the first row
+    folded: FoldResult | None = None
+
+    @property
+    def results(self) -> list[PieceResult]:
+        """The results of the pieces in client order."""
+        return [result for _, result in sorted(self.pieces.items())]
+
+
+class PieceScheduler:
+    """The blocks in progress, in order, and the pieces that are not yet handed out.
+
+    A block begins, and its task is drawn, when a worker has room and a slot is free. With `folds`, a block whose
+    clients are all trained is one more piece of work, for the next free worker.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        tasks: Iterator[TrainTask],
+        slots: list[Slot],
+        piece_sizes: Callable[[int], list[int]],
+        folds: bool,
+    ) -> None:
+        self._method, self._tasks, self._slots = method, tasks, slots
+        self._piece_sizes, self._folds = piece_sizes, folds
+        self._more_tasks = True
+        self._free = deque(range(len(slots)))
+        self._blocks: deque[Block] = deque()
+        self._to_train: deque[tuple[Block, int, int]] = deque()  # (block, first row, end)
+        self._to_fold: deque[Block] = deque()
+        self._sent: dict[Task, tuple[Block, int]] = {}  # by the first row, -1 for the fold
+
+    @property
+    def finished(self) -> bool:
+        return not self._blocks and not self._more_tasks
+
+    def draw(self) -> Task | None:
+        """The next piece; None if there is none, or no slot for it."""
+        if self._to_fold:
+            block, first = self._to_fold.popleft(), -1
+            clients = block.task.clients
+            task = Task(f"the sum of {len(clients)} clients", ("fold", block.slot_number, clients, block.results))
+        elif self._to_train or self._begin_block():
+            block, first, end = self._to_train.popleft()
+            clients = block.task.clients[first:end]
+            attackers = block.task.attackers.intersection(clients)
+            description = f"clients {', '.join(map(str, clients))}"
+            task = Task(description, (self._method, block.slot_number, first, clients, attackers))
+        else:
+            return None
+        self._sent[task] = block, first
+        return task
+
+    def _begin_block(self) -> bool:
+        if not self._free or not self._more_tasks:
+            return False
+        task = next(self._tasks, None)
+        self._more_tasks = task is not None
+        if task is None:
+            return False
+        number = self._free.popleft()
+        for i, state in enumerate(task.states):
+            for name, value in state.items():
+                self._slots[number][f"state/{name}"][i].copy_(value)
+        rows = [0, *accumulate(self._piece_sizes(len(task.clients)))]
+        block = Block(task, self._slots[number], number, len(rows) - 1)
+        self._blocks.append(block)
+        self._to_train.extend((block, first, end) for first, end in pairwise(rows))
+        return True
+
+    def take(self, task: Task, result: Any) -> None:
+        block, first = self._sent.pop(task)
+        if first < 0:
+            block.folded = result
+            return
+        block.pieces[first] = result
+        block.missing -= 1
+        if self._folds and not block.missing:
+            self._to_fold.append(block)
+
+    def complete_block(self) -> Block | None:
+        """The first block, if nothing of it is missing."""
+        block = self._blocks[0] if self._blocks else None
+        done = block is not None and not block.missing and (block.folded is not None or not self._folds)
+        return block if done else None
+
+    def release_block(self) -> None:
+        """The caller has read the first block."""
+        self._free.append(self._blocks.popleft().slot_number)

@@ -14,15 +14,16 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from dragfl.config.spec import Experiment, load
-from dragfl.engine.backends import Backend, LocalBackend
-from dragfl.engine.backends import ray_session as session
+from dragfl.engine.backends import Backend
+from dragfl.engine.backends.local import LocalBackend
 from dragfl.engine.backends.pool import PoolBackend
-from dragfl.engine.backends.ray import RayBackend
+from dragfl.engine.backends.ray import RayBackend, require_ray
 from dragfl.engine.worker import Worker
 from dragfl.errors import DragflError, SpecError
 
 WORTH = 7e10
 ROUND_WORTH = 1e8
+ENTRY_POINT = "dragfl.build:worker_from_tables"
 PIECE_WORTH = 2e8  # clients are dealt to workers in pieces of some milliseconds, to save messages
 
 
@@ -45,19 +46,19 @@ def choose(experiment: Experiment, worker: Worker) -> Backend:
     tables = experiment.tables()
     reusable = not any(":" in word for word in _words(tables))
     piece = int(min(max(1.0, PIECE_WORTH / client), 64.0))
-    return PoolBackend(worker, tables, workers, piece, reusable, sure=asked != "auto")
+    return PoolBackend(worker, ENTRY_POINT, tables, workers, piece, reusable, required=asked != "auto")
 
 
 def _on_ray(experiment: Experiment, worker: Worker) -> Backend:
     """A cluster's workers: they are given the data, so those need no name."""
-    session.require()
+    require_ray()
     asked, named = experiment.engine.workers, replace(experiment, dataset="digits")
     why = None if worker.info.device == "cpu" else f"they need engine.device = 'cpu', not '{worker.info.device}'"
     why = why or unnamed(named, "set engine.executor = 'local'")
     if why is not None:
         raise SpecError(f"engine.executor: workers of a Ray cluster cannot be told of this experiment: {why}")
     blocks = -(-worker.info.per_round // (experiment.engine.block or 1))
-    return RayBackend(worker, named.tables(), None if asked == "auto" else asked, blocks, cores())
+    return RayBackend(worker, ENTRY_POINT, named.tables(), None if asked == "auto" else asked, blocks, cores())
 
 
 def cores() -> int:

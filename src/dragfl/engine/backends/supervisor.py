@@ -1,227 +1,233 @@
-"""Worker processes as their parent sees them: started, given work, replaced when they die, kept for the next run.
+"""Supervision of workers: start them, hand out tasks, collect results, replace the workers that are lost.
 
-They are started as a module, never forked, so a notebook or a script without a `__main__` guard needs nothing special.
-A process hangs on one end of a socket pair and ends when the other is closed, by us or by our death.
+The process pool, Ray and the parallel runs of a sweep use the same supervisor. They differ in how a worker is started
+and how messages travel (`Launcher`, `WorkerHandle`). A worker answers its tasks in the order in which it got them, so
+the first task of its queue is the one in work.
 """
 
 from __future__ import annotations
 
-import atexit
 import builtins
 import logging
-import os
-import signal
-import socket
-import subprocess
-import sys
+import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import connection, reduction
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from dragfl import errors
-from dragfl.engine.backends.shared_memory import Brief, Region
-from dragfl.errors import DragflError, Interrupted
+from dragfl.errors import DataError, DragflError, Interrupted, SpecError
 
 log = logging.getLogger("dragfl")
 
-DEPTH = 2  # pieces a worker has at a time: one in work and one waiting, so that it need not wait for us
-TRIES = 3  # a piece whose worker dies this often is given up
+DEPTH = 2  # tasks in the queue of a worker: one in work and one waiting, so that it never waits for its supervisor
+TRIES = 3  # a task whose worker is lost this often is given up
+
+Event = tuple[Any, ...]
+# ("ready",)                             the worker has set up the experiment
+# ("progress", value)                    of the task in work
+# ("done", result)                       of the task in work
+# ("failed", type, message, traceback)   of the task in work, or of the setup
+# ("lost", how)                          the worker has ended
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A piece of work."""
-
-    what: str  # for people
-    message: tuple[Any, ...]  # (kind, ...), as child.py takes it
+    description: str  # for messages: "clients 3, 4"
+    message: tuple[Any, ...]  # (method of the remote worker, *arguments)
 
 
-class Child:
-    """One process and what it has been given to do, in order."""
+class WorkerHandle(Protocol):
+    """A worker as its supervisor sees it."""
 
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-m", "dragfl.engine.backends.worker_process", str(theirs.fileno())]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        with theirs, _no_interrupt():
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment
-            )
-        self.channel: connection.Connection[Any, Any] = connection.Connection(ours.detach())
-        self.tasks: deque[Task] = deque()
-        self.ready = False
-        self._prepared = 0  # experiments it was told of
+    tasks: deque[Task]
+    ready: bool
+    reused: bool  # it has worked for an earlier experiment and may end while it is being set up
 
-    def say(self, *message: Any) -> None:
-        with suppress(OSError):  # it died: seen when we listen
-            self.channel.send(message)
+    def send(self, task: Task) -> None: ...
 
-    def prepare(self, tables: Mapping[str, Any], region: Region) -> None:
-        process = {"folder": os.getcwd(), "environment": dict(os.environ), "path": list(sys.path)}  # noqa: PTH109
-        self.ready = False
-        self._prepared += 1
-        self.say("prepare", self._prepared, process, tables)
-        with suppress(OSError):
-            reduction.send_handle(self.channel, region.descriptor, self.process.pid)
+    def share(self, value: Any) -> None:
+        """Send what the next tasks have in common."""
 
-    def is_ready(self, prepared: int, error: tuple[str, str, str] | None) -> bool:
-        """Take its word that an experiment is in place; of an earlier one it says nothing new."""
-        if prepared == self._prepared and error is not None:
-            raise rebuilt(*error)
-        self.ready = self.ready or prepared == self._prepared
-        return self.ready
+    def end(self) -> object:
+        """End the worker at once, whatever it is doing."""
 
-    def end(self) -> int:
-        """End the process in the middle of whatever it does: it holds nothing worth keeping. Its exit code."""
-        self.process.kill()
-        self.channel.close()
-        return self.process.wait()
+
+H = TypeVar("H", bound=WorkerHandle)
+
+
+class Launcher(Protocol[H]):
+    """How workers of one kind are started, heard and released."""
+
+    name: str  # "worker process"
+    advice: str  # for the error when workers are lost again and again
+
+    def start(self) -> H: ...
+
+    def receive(self, workers: list[H], timeout_s: float | None) -> Iterator[tuple[H, Event]]:
+        """The events that have arrived; waits for the first one, at most `timeout_s`. A lost worker is ended here."""
+
+    def release(self, worker: H) -> None:
+        """Dismiss a worker that may still be busy."""
+
+
+class WorkerGroup(Generic[H]):
+    """The workers of one experiment."""
+
+    def __init__(
+        self,
+        launcher: Launcher[H],
+        size: int,
+        depth: int = DEPTH,
+        on_send: Callable[[Task], None] = lambda task: None,
+        on_progress: Callable[[Task, Any], None] = lambda task, value: None,
+    ) -> None:
+        self._launcher, self._depth = launcher, depth
+        self._on_send, self._on_progress = on_send, on_progress
+        self._repeat: deque[Task] = deque()  # tasks of lost workers
+        self._losses: Counter[Task] = Counter()  # by the task in work
+        self._failed_starts = 0  # workers lost before they were ready, since the last one that became ready
+        self._shared: Any = None
+        self.workers = [launcher.start() for _ in range(size)]
+
+    @property
+    def busy(self) -> bool:
+        return any(worker.tasks for worker in self.workers)
+
+    def wait_ready(self) -> None:
+        """Wait for the first worker that has set up the experiment; the others join later."""
+        while not any(worker.ready for worker in self.workers):
+            for _ in self.collect():
+                pass
+
+    def share(self, value: Any) -> None:
+        """Send every worker what all tasks from now on have in common."""
+        self._shared = value
+        for worker in self.workers:
+            if worker.ready:
+                worker.share(value)
+
+    def feed(self, draw: Callable[[], Task | None]) -> None:
+        """Draw tasks as long as a worker has room for one; lost tasks go first."""
+        while ready := [worker for worker in self.workers if worker.ready and len(worker.tasks) < self._depth]:
+            task = self._repeat.popleft() if self._repeat else draw()
+            if task is None:
+                return
+            self._on_send(task)
+            worker = min(ready, key=lambda worker: len(worker.tasks))
+            worker.tasks.append(task)
+            worker.send(task)
+
+    def collect(self, timeout_s: float | None = None) -> Iterator[tuple[Task, Any]]:
+        """The results that have arrived; waits until something has happened, at most `timeout_s`."""
+        for worker, (kind, *content) in self._launcher.receive(self.workers, timeout_s):
+            if kind == "lost":
+                self._replace(worker, *content)
+            elif kind == "ready":
+                worker.ready, self._failed_starts = True, 0
+                if self._shared is not None:
+                    worker.share(self._shared)
+            elif kind == "progress":
+                self._on_progress(worker.tasks[0], *content)
+            elif kind == "done":
+                yield worker.tasks.popleft(), *content
+            elif worker.ready:
+                worker.tasks.popleft()
+                raise rebuild_error(*content)
+            else:
+                raise self._setup_error(rebuild_error(*content))
+
+    def run_in_order(self, tasks: Iterator[Task]) -> Iterator[Any]:
+        """The results in task order. Tasks are drawn as far ahead as the workers can be kept busy with."""
+        pending: deque[Task] = deque()
+        results: dict[Task, Any] = {}
+        more = True
+
+        def draw() -> Task | None:
+            nonlocal more
+            if not more or len(pending) >= self._depth * len(self.workers):
+                return None
+            task = next(tasks, None)
+            more = task is not None
+            if task is not None:
+                pending.append(task)
+            return task
+
+        while True:
+            self.feed(draw)
+            if pending and pending[0] in results:
+                yield results.pop(pending.popleft())
+            elif pending or more:
+                results.update(self.collect())
+            else:
+                return
+
+    def settle(self) -> None:
+        """Wait for the tasks of a call that was not read to its end."""
+        self._repeat.clear()
+        while self.busy:
+            with suppress(Exception):
+                for _ in self.collect():
+                    pass
+            self._repeat.clear()
+        self._losses.clear()
+
+    def _replace(self, worker: H, how: str) -> None:
+        """Start another worker in place of a lost one and repeat its tasks."""
+        task = worker.tasks[0] if worker.tasks else None
+        self.workers[self.workers.index(worker)] = self._launcher.start()
+        self._repeat.extendleft(reversed(worker.tasks))
+        if task is not None:
+            self._losses[task] += 1
+        self._failed_starts += not worker.ready and not worker.reused
+        name = self._launcher.name
+        if self._failed_starts >= TRIES or (task is not None and self._losses[task] >= TRIES):
+            where = f"on {task.description}" if task else "before it was ready"
+            raise Interrupted(f"a {name} was lost {TRIES} times {where} (the last one {how}); {self._launcher.advice}")
+        repeated = f"; {task.description} will be repeated" if task else ""
+        level = logging.DEBUG if worker.reused and not worker.ready else logging.WARNING
+        log.log(level, "a %s was lost (%s) and is replaced%s", name, how, repeated)
+
+    def _setup_error(self, error: Exception) -> Exception:
+        if isinstance(error, SpecError | DataError):
+            return SpecError(f"a {self._launcher.name} cannot set up the experiment: {error}")
+        return error
+
+    def close(self) -> None:
+        """Release the workers."""
+        workers, self.workers, self._shared = self.workers, [], None
+        for worker in workers:
+            self._launcher.release(worker)
+
+    def abandon(self) -> None:
+        """End all workers at once: an interrupt may have cut a message in two."""
+        workers, self.workers, self._shared = self.workers, [], None
+        for worker in workers:
+            worker.end()
 
 
 @contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """A process started in here never sees Ctrl-C: not even before it can say that it ignores it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def closed_on_interrupt(close: Callable[[], None]) -> Iterator[None]:
+    """Close the workers when Ctrl-C arrives in here; one that arrives in the caller's code does not matter to them."""
     try:
         yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    except KeyboardInterrupt:
+        close()
+        raise
 
 
-_idle: list[Child] = []  # between the runs of a sweep; one that waits in vain ends by itself
+def describe_error(error: Exception) -> tuple[str, str, str]:
+    """(type, message, traceback): errors travel as text, because a user's own class may not exist elsewhere."""
+    return type(error).__name__, str(error), traceback.format_exc()
 
 
-def _hire() -> Child:
-    while _idle:
-        child = _idle.pop()
-        if child.process.poll() is None:
-            return child
-        child.end()
-    return Child()
-
-
-@atexit.register
-def _end_idle() -> None:
-    while _idle:
-        _idle.pop().end()
-
-
-os.register_at_fork(after_in_child=_idle.clear)  # a fork of this process must not hold our workers' connections
-
-
-class Crew:
-    """The workers of one experiment."""
-
-    def __init__(self, size: int, tables: Mapping[str, Any], reusable: bool) -> None:
-        self.region = Region.create()
-        self._tables, self._reusable = tables, reusable
-        self._again: deque[Task] = deque()
-        self._deaths: Counter[Task] = Counter()  # by the piece in work
-        self._stillborn = 0  # that died before they were ready, since the last that was
-        self._brief = Brief(0, {})
-        self.children = [_hire() for _ in range(size)]
-        for child in self.children:
-            child.prepare(tables, self.region)
-
-    def brief(self, brief: Brief) -> None:
-        """What holds for all tasks from now on."""
-        self._brief = brief
-        for child in self.children:
-            if child.ready:
-                child.say("brief", brief)
-
-    def feed(self, draw: Callable[[], Task | None]) -> None:
-        """Draw tasks for as long as a worker has room for one."""
-        while ready := [child for child in self.children if child.ready and len(child.tasks) < DEPTH]:
-            task = self._again.popleft() if self._again else draw()
-            if task is None:
-                return
-            child = min(ready, key=lambda child: len(child.tasks))
-            child.tasks.append(task)
-            child.say(*task.message)
-
-    def collect(self, wait: bool = True) -> list[tuple[Task, Any]]:
-        """What has been done meanwhile; waits until something has happened, unless told not to."""
-        channels = {child.channel: child for child in self.children}
-        done = []
-        for channel in connection.wait(list(channels), None if wait else 0.0):
-            child = channels[channel]  # type: ignore[index]
-            try:
-                kind, *rest = child.channel.recv()
-            except (EOFError, OSError):
-                self._replace(child)
-                continue
-            if kind == "ready":
-                if child.is_ready(*rest):
-                    self._stillborn = 0
-                    child.say("brief", self._brief)
-                continue
-            task = child.tasks.popleft()
-            if kind == "failed":
-                raise rebuilt(*rest)
-            done.append((task, *rest))
-        return done
-
-    def settle(self) -> None:
-        """Wait for what was given out in a call that nobody looks at any more."""
-        self._again.clear()
-        while any(child.tasks for child in self.children):
-            with suppress(Exception):
-                self.collect()
-            self._again.clear()
-
-    def wait_ready(self) -> None:
-        """Until the first worker has everything in place; the others join when they have."""
-        while not any(child.ready for child in self.children):
-            self.collect()
-
-    def _replace(self, child: Child) -> None:
-        """Start another in place of one that died, and have its pieces done again."""
-        code, pid = child.end(), child.process.pid
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        task = child.tasks[0] if child.tasks else None
-        fresh = self.children[self.children.index(child)] = Child()
-        fresh.prepare(self._tables, self.region)
-        self._again.extendleft(reversed(child.tasks))
-        if task is not None:
-            self._deaths[task] += 1
-        self._stillborn += not child.ready
-        if self._stillborn >= TRIES or (task is not None and self._deaths[task] >= TRIES):
-            what = f"on {task.what}" if task else "before it was ready"
-            raise Interrupted(
-                f"a worker process died {TRIES} times {what} (the last {how}); "
-                "is memory short? set engine.workers = 1 to train in one process"
-            )
-        doing = f", and {task.what} done again" if task else ""
-        level = logging.WARNING if child.ready else logging.DEBUG  # an idle one may have had enough as we called it
-        log.log(level, "worker process %d %s; another is started%s", pid, how, doing)
-
-    def close(self) -> None:
-        """Let the workers go: those that are free and know only built-in parts may serve the next experiment."""
-        children, self.children = self.children, []
-        for child in children:
-            if self._reusable and not child.tasks:
-                child.say("forget")
-                _idle.append(child)
-            else:
-                child.end()
-
-    def abandon(self) -> None:
-        """End them all: an interrupt may have struck in the middle of a message."""
-        children, self.children = self.children, []
-        for child in children:
-            child.end()
-
-
-def rebuilt(kind: str, message: str, text: str) -> Exception:
-    """The error a worker met: ours and Python's own as they were, any other with its name in the message."""
+def rebuild_error(kind: str, message: str, text: str) -> Exception:
+    """The error of a worker: dragfl's and Python's own types as they were, any other with its name in the message."""
     found = getattr(errors, kind, None) or getattr(builtins, kind, None)
     error: Exception = DragflError(f"{kind}: {message}")
     if isinstance(found, type) and issubclass(found, Exception):
-        with suppress(TypeError):  # one that is made of more than a message
+        with suppress(TypeError):  # its constructor takes more than a message
             error = found(message)
-    error.add_note(f"In a worker process:\n{text}")
+    error.add_note(f"In a worker:\n{text}")
     return error

@@ -1,159 +1,243 @@
-"""A worker process: `python -m dragfl.engine.backends.worker_process DESCRIPTOR`, started by `children.py`.
+"""Worker processes: both ends of the connection between a parent and a process that works for it.
 
-It is told of an experiment by its tables and puts everything in place itself, as the parent did: data are maps of
-files, so that all processes share their pages. Then it is asked for pieces of work and answers each in turn.
+A process is started as a module, never forked, so a notebook or a script without a `__main__` guard needs nothing
+special. It holds one end of a socket pair and ends when the other one is closed, by the parent or by its death. An
+entry point ("module:name") makes the object whose methods the parent calls.
 
-    down  ("prepare", n, settings of the process, tables), the region's descriptor    up  ("ready", n, None or error)
-          ("brief", Brief)                                                                -
-          ("train", slot, first row, clients, attackers), ("score", test block),          ("done", answer),
-          ("fold", slot, clients, what was answered of them)                              ("failed", *error)
-          ("forget",)                                                                     -
+    to the process                                          from the process
+    ("prepare", n, settings, entry point, arguments, m)     ("ready", n) or ("failed", n, type, message, traceback)
+      and, if m, the descriptor of the shared memory
+    ("run", method, *arguments)                             any ("progress", value), then
+                                                            ("done", result) or ("failed", type, message, traceback)
+    ("share", value)                                        -
+    ("stop",), ("release",)                                 -
 
-It ignores Ctrl-C (the parent decides). A thread listens, so that it ends in the middle of its work when its parent is
-gone. Without an experiment it waits a while for the next one of a sweep, and ends.
+It ignores Ctrl-C, because the parent decides. A thread listens, so that the process ends in the middle of its work when
+its parent is gone. Without an experiment it waits a while for the next one of a sweep and then ends.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import signal
+import socket
+import subprocess
 import sys
 import threading
-import traceback
-from collections.abc import Mapping
-from multiprocessing import reduction
-from multiprocessing.connection import Connection
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import connection, reduction
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from dragfl.engine.aggregation import fold
 from dragfl.engine.allocator import keep_freed_memory
-from dragfl.engine.backends.pool_slots import received
-from dragfl.engine.backends.shared_memory import Answer, Brief, FoldAnswer, Region, flat, part, put, with_tensors
-from dragfl.engine.worker import TrainTask, Worker
+from dragfl.engine.backends.shared_memory import SharedMemory
+from dragfl.engine.backends.supervisor import Event, Task, describe_error
 
-PATIENCE_S = 30.0  # without an experiment
-
-
-class Desk:
-    """An experiment put in place, and the brief of the call at hand."""
-
-    def __init__(self, worker: Worker, region: Region) -> None:
-        self._worker, self._region = worker, region
-        self._brief = Brief(0, {})
-        self._header: dict[str, Tensor] = {}
-        self._slots: list[dict[str, Tensor]] = []
-        self._attack: Any = None
-        self._plan: Any = None
-
-    def take(self, brief: Brief) -> None:
-        self._brief = brief
-        self._region.reach(brief.size)
-        self._header = {name: self._region.tensor(place) for name, place in brief.header.items()}
-        self._slots = [{name: self._region.tensor(place) for name, place in slot.items()} for slot in brief.slots]
-        self._attack = with_tensors(brief.attack, part(self._header, "attack"))
-        self._plan = with_tensors(brief.plan, part(self._header, "plan"))
-
-    def score(self, block: int) -> tuple[int, float]:
-        return self._worker.score(self._header["w"], block, self._header.get("buffers"))
-
-    def train(self, slot: int, first: int, clients: tuple[int, ...], attackers: frozenset[int]) -> Answer:
-        """Train these clients into rows of the slot; what the slot has no room for goes into the answer."""
-        rows = {name: value[first : first + len(clients)] for name, value in self._slots[slot].items()}
-        mine = part(rows, "mine")
-        before = tuple({name: value[i] for name, value in mine.items()} for i in range(len(clients)))
-        context = self._brief.context
-        assert context is not None
-        job = TrainTask(
-            clients, self._header["w"], part(self._header, "sent"), context, before, attackers, self._attack
-        )
-        sent = self._worker.train(job, rows["delta"])
-        updates = sent.updates
-        if updates.delta is not rows["delta"]:
-            rows["delta"].copy_(updates.delta)
-        extra = {n: v.numpy() for n, v in updates.extra.items() if not put(rows.get(f"extra/{n}"), v)}
-        after = part(rows, "next")
-        fits = [_put_all(sent.states[i], {n: v[i] for n, v in after.items()}) for i in range(len(clients))]
-        states = () if all(fits) else tuple({n: v.numpy() for n, v in s.items()} for s in sent.states)
-        return Answer(sent.loss, sent.steps, tuple(updates.weight.tolist()), tuple(updates.extra), extra, states)
-
-    def fold(self, slot: int, clients: tuple[int, ...], answers: list[Answer]) -> FoldAnswer:
-        """Fold a block that lies in the slot; sums that the slot has no room for go into the answer."""
-        room = self._slots[slot]
-        folded = fold(self._worker.aggregate, self._plan, received(clients, room, answers))
-        named = flat(folded.partial)
-        rest = {n: v.numpy() for n, v in named.items() if not put(room.get(f"folded/{n}"), v)}
-        count = folded.partial.count if folded.partial else 0
-        used = tuple(folded.used.tolist())
-        return FoldAnswer(count, tuple(named), rest, used, folded.bytes_up, folded.infeasible)
+IDLE_S = 30.0  # a process without an experiment ends after this time
 
 
-def _put_all(state: Mapping[str, Tensor], room: Mapping[str, Tensor]) -> bool:
-    return state.keys() == room.keys() and all(put(room[name], value) for name, value in state.items())
+class WorkerProcess:
+    """The parent's end: one process and its queue of tasks."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-P", "-m", "dragfl.engine.backends.worker_process", str(theirs.fileno())]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        with theirs, _interrupts_blocked():
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment
+            )
+        self.channel: connection.Connection[Any, Any] = connection.Connection(ours.detach())
+        self.tasks: deque[Task] = deque()
+        self.ready = self.reused = False
+        self._experiments = 0
+
+    def prepare(self, entry_point: str, arguments: tuple[Any, ...], memory: SharedMemory | None) -> None:
+        settings = {"folder": os.getcwd(), "environment": dict(os.environ), "path": list(sys.path)}  # noqa: PTH109
+        self.ready, self.reused = False, self._experiments > 0
+        self._experiments += 1
+        self._send("prepare", self._experiments, settings, entry_point, arguments, memory is not None)
+        if memory is not None:
+            with suppress(OSError):
+                reduction.send_handle(self.channel, memory.descriptor, self.process.pid)
+
+    def send(self, task: Task) -> None:
+        self._send("run", *task.message)
+
+    def share(self, value: Any) -> None:
+        self._send("share", value)
+
+    def stop(self) -> None:
+        """Ask the task in work to stop early."""
+        self._send("stop")
+
+    def release(self) -> None:
+        """Forget the experiment and wait for the next one."""
+        self._send("release")
+
+    def _send(self, *message: Any) -> None:
+        with suppress(OSError):  # the process has died, which `receive` reports
+            self.channel.send(message)
+
+    def receive(self) -> Event | None:
+        """The next event; None for one of an earlier experiment."""
+        try:
+            kind, *content = self.channel.recv()
+        except (EOFError, OSError):
+            return "lost", self.end()
+        if not self.ready and kind in ("ready", "failed"):
+            number, *content = content
+            if number != self._experiments:
+                return None
+        return kind, *content
+
+    def end(self) -> str:
+        """End the process in the middle of its work, and describe how it ended."""
+        self.process.kill()
+        self.channel.close()
+        code = self.process.wait()
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return f"process {self.process.pid} {how}"
 
 
-def prepare(process: Mapping[str, Any], tables: Mapping[str, Any], region: Region) -> Desk:
-    """The experiment of these tables, seen from where the parent stands."""
-    from dragfl.build import equip
-    from dragfl.config.spec import load
-
-    os.chdir(process["folder"])
-    os.environ.update(process["environment"])
-    sys.path[:] = process["path"]
-    return Desk(equip(load(tables))[1], region)
-
-
-def described(error: Exception) -> tuple[str, str, str]:
-    return type(error).__name__, str(error), traceback.format_exc()
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """A process that is started in here never sees Ctrl-C, not even before it can ignore it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def serve(channel: Connection[Any, Any], messages: queue.Queue[tuple[Any, ...]]) -> None:
-    """Answer one message after the other, until nobody has work any more."""
-    desk: Desk | None = None
-    while True:
-        kind, *rest = messages.get(timeout=None if desk else PATIENCE_S)
-        if kind == "forget":
-            desk = None
-        elif kind == "prepare":
-            number, *about = rest
-            try:
-                desk = prepare(*about)
-                channel.send(("ready", number, None))
-            except Exception as error:
-                channel.send(("ready", number, described(error)))
-        elif desk is not None and kind == "brief":
-            desk.take(*rest)
-        elif desk is not None:
-            try:
-                channel.send(("done", getattr(desk, kind)(*rest)))
-            except Exception as error:
-                channel.send(("failed", *described(error)))
+_idle: list[WorkerProcess] = []  # kept between the runs of a sweep
+
+
+@atexit.register
+def end_idle_processes() -> None:
+    while _idle:
+        _idle.pop().end()
+
+
+os.register_at_fork(after_in_child=_idle.clear)  # a fork of this process must not hold these connections
+
+
+@dataclass
+class ProcessLauncher:
+    """Starts worker processes for one experiment, or takes idle ones."""
+
+    entry_point: str
+    arguments: tuple[Any, ...]
+    advice: str
+    memory: SharedMemory | None = None
+    reusable: bool = False  # the experiment has built-in parts only; a user's module may change between runs
+    name: str = "worker process"
+
+    def start(self) -> WorkerProcess:
+        worker = _take_idle() or WorkerProcess()
+        worker.prepare(self.entry_point, self.arguments, self.memory)
+        return worker
+
+    def receive(self, workers: list[WorkerProcess], timeout_s: float | None) -> Iterator[tuple[WorkerProcess, Event]]:
+        channels: dict[Any, WorkerProcess] = {worker.channel: worker for worker in workers}
+        for channel in connection.wait(list(channels), timeout_s):
+            worker = channels[channel]
+            event = worker.receive()
+            if event is not None:
+                yield worker, event
+
+    def release(self, worker: WorkerProcess) -> None:
+        if self.reusable and not worker.tasks:
+            worker.release()
+            _idle.append(worker)
+        else:
+            worker.end()
+
+
+def _take_idle() -> WorkerProcess | None:
+    while _idle:
+        worker = _idle.pop()
+        if worker.process.poll() is None:
+            return worker
+        worker.end()
+    return None
+
+
+class ParentConnection:
+    """The process's end. A thread reads messages, so that `stop` and the parent's death are seen during a task."""
+
+    def __init__(self, channel: connection.Connection[Any, Any]) -> None:
+        self._channel = channel
+        self._messages: queue.Queue[tuple[Any, ...]] = queue.Queue()
+        self._stop = threading.Event()
+        self.memory: SharedMemory | None = None
+        self.should_stop = self._stop.is_set
+
+    def listen(self) -> None:
+        try:
+            while True:
+                message = self._channel.recv()
+                if message[0] == "stop":
+                    self._stop.set()
+                    continue
+                if message[0] == "prepare":
+                    *message, shares_memory = message
+                    message.append(SharedMemory(reduction.recv_handle(self._channel)) if shares_memory else None)
+                self._messages.put(message)
+        except (EOFError, OSError):
+            os._exit(0)  # the parent has closed the connection, or is gone
+
+    def report(self, value: Any) -> None:
+        self._channel.send(("progress", value))
+
+    def serve(self) -> None:
+        """Answer one message after the other, until there is no more work for a while."""
+        service: Any = None
+        while True:
+            kind, *content = self._messages.get(timeout=None if service is not None else IDLE_S)
+            if kind == "release":
+                service = None
+            elif kind == "prepare":
+                number, settings, entry_point, arguments, self.memory = content
+                try:
+                    apply_settings(settings)
+                    service = resolve_name(entry_point)(self, *arguments)
+                    self._channel.send(("ready", number))
+                except Exception as error:
+                    self._channel.send(("failed", number, *describe_error(error)))
+            elif service is not None and kind == "share":
+                service.share(*content)
+            elif service is not None:
+                method, *arguments = content
+                try:
+                    self._channel.send(("done", getattr(service, method)(*arguments)))
+                except Exception as error:
+                    self._channel.send(("failed", *describe_error(error)))
+
+
+def apply_settings(settings: Mapping[str, Any]) -> None:
+    """Resolve files and modules as the parent does."""
+    os.chdir(settings["folder"])
+    os.environ.update(settings["environment"])
+    sys.path[:] = settings["path"]
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.dup2(2, 1)  # what a user's code prints must not run into the parent's own output
+    os.dup2(2, 1)  # what a user's code prints must not mix with the parent's output
     torch.set_num_threads(1)
     keep_freed_memory()
-    channel: Connection[Any, Any] = Connection(int(sys.argv[1]))
-    messages: queue.Queue[tuple[Any, ...]] = queue.Queue()
-
-    def listen() -> None:
-        try:
-            while True:
-                message = channel.recv()
-                if message[0] == "prepare":  # the descriptor follows at once
-                    message = (*message, Region(reduction.recv_handle(channel)))
-                messages.put(message)
-        except (EOFError, OSError):
-            os._exit(0)  # the parent is done, or gone
-
-    threading.Thread(target=listen, daemon=True).start()
+    parent = ParentConnection(connection.Connection(int(sys.argv[1])))
+    threading.Thread(target=parent.listen, daemon=True).start()
     try:
-        serve(channel, messages)
+        parent.serve()
     except (queue.Empty, OSError):
         os._exit(0)
 

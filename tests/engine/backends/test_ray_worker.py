@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from dragfl.engine.backends.ray_arrays import Array, packed, unpacked
 from torch import Tensor
 
-from dragfl.engine.backends.ray_arrays import Array, packed, unpacked
 from dragfl.types import RoundContext, Updates
 
 

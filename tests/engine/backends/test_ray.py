@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dragfl.engine.backends.ray_arrays import Array
 from torch import nn
 
 import dragfl
 from dragfl.config.compare import same_result
 from dragfl.engine.backends import desk, hands, session
 from dragfl.engine.backends.ray import RayBackend
-from dragfl.engine.backends.ray_arrays import Array
 from dragfl.errors import Interrupted, SpecError
 from tests.conftest import Load, command
 from tests.engine.pool_parts import Strong

@@ -1,10 +1,11 @@
-"""Parts of a user's own for tests of executors, importable by worker processes: `tests.engine.pool_parts:NAME`."""
+"""Parts for tests of backends, importable by worker processes as `tests.engine.backends.parts:NAME`."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,21 +16,21 @@ from torch import Tensor, nn
 from dragfl.aggregates import Mean
 from dragfl.types import FederationInfo, Partial, RoundContext, Updates, View
 
-IN_WORKER = Path(sys.argv[0]).stem in ("child", "default_worker")  # of the pool, of Ray
+IN_WORKER = Path(sys.argv[0]).stem in ("worker_process", "default_worker")  # of the pool, of Ray
 
 
-def dropping(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Draws as it computes."""
+def dropout_model(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """A model with random numbers in its forward pass."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 20), nn.Dropout(0.4), nn.ReLU(), nn.Linear(20, classes))
 
 
-def normed(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Keeps running statistics."""
+def batch_norm_model(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """A model with running statistics."""
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, classes))
 
 
 class Fragile(nn.Module):
-    """Dies, or fails, in a worker process, as the files named in the environment say."""
+    """Ends its worker process, or fails in it, if a file of that name is in the folder POOL_TEST."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
@@ -41,12 +42,18 @@ class Fragile(nn.Module):
             if (folder / "die always").exists():
                 os.kill(os.getpid(), signal.SIGKILL)
             for once in sorted(folder.glob("die once*")):
-                once.unlink()
-                os.kill(os.getpid(), signal.SIGKILL)
+                die_if_first(once)
             if (folder / "fail").exists():
                 raise ValueError("this layer is broken")
         out: Tensor = self.layer(x.flatten(1))
         return out
+
+
+def die_if_first(once: Path) -> None:
+    """End this process if it is the one that removes the file."""
+    with suppress(FileNotFoundError):
+        once.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass(frozen=True)
@@ -56,8 +63,8 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Remembering:
-    """An attack of knowledge "own" with a state of a tensor and a number."""
+class AttackWithState:
+    """An attack of knowledge "own" whose state is a tensor and a number."""
 
     strength: float = 1.0
     knowledge: str = "own"
@@ -74,8 +81,8 @@ class Remembering:
 
 
 @dataclass(frozen=True)
-class First:
-    """A rule whose partials are views of the block they were folded from: the mean of the blocks' first updates."""
+class FirstOfBlock:
+    """The mean of the first updates of the blocks. Its partials are views of the block they were folded from."""
 
     def init(self, info: FederationInfo) -> Any:
         return None
@@ -95,8 +102,8 @@ class First:
 
 
 @dataclass(frozen=True)
-class Weighing(Mean):
-    """A rule whose plan is no dataclass, so that it stays in the process that made it."""
+class PlanInDict(Mean):
+    """A rule whose plan is not a dataclass, so that it is not sent to worker processes."""
 
     def begin(self, state: Any, context: RoundContext, given: Any, info: FederationInfo) -> Any:
         return {"round": torch.tensor(float(context.t))}
@@ -108,18 +115,16 @@ class Weighing(Mean):
 
 @dataclass(frozen=True)
 class FragileMean(Mean):
-    """Dies in a worker process as it folds, once."""
+    """Ends its worker process while it folds, once."""
 
     def fold(self, plan: Any, block: Updates) -> Partial:
-        once = Path(os.environ.get("POOL_TEST", "/nowhere")) / "die once folding"
-        if IN_WORKER and once.exists():
-            once.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
+        if IN_WORKER:
+            die_if_first(Path(os.environ.get("POOL_TEST", "/nowhere")) / "die once folding")
         return super().fold(plan, block)
 
 
-class Strong:
-    """An attack that keeps something which no spec can spell out."""
+class AttackWithAttribute:
+    """An attack with an attribute that a spec cannot express."""
 
     knowledge = "own"
 
