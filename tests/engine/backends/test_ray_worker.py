@@ -1,4 +1,4 @@
-"""Whatever travels arrives as it was: tensors of any type and place, in anything that parts pass to each other."""
+"""Values that travel to Ray workers arrive unchanged: tensors of any type, at any depth."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from dragfl.engine.backends.ray_arrays import Array, packed, unpacked
 from torch import Tensor
 
+from dragfl.engine.backends.ray_worker import Array, to_arrays, to_tensors
 from dragfl.types import RoundContext, Updates
 
 
@@ -26,7 +26,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Slim:
+class WithSlots:
     values: Tensor
 
 
@@ -42,37 +42,37 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def test_there_and_back() -> None:
+def test_round_trip() -> None:
     value = {
         "plan": Plan(torch.arange(6.0).reshape(2, 3).T, (Plan(torch.tensor(True), None), Pair(torch.ones(0), 4))),
         "now": RoundContext(3, 0.1, 7),
         "attackers": frozenset({1, 2}),
         "updates": Updates(torch.randn(2, 5), torch.ones(2, dtype=torch.float64), torch.tensor([3, 8])),
     }
-    parcel = packed(value)
-    assert isinstance(parcel["plan"].values, Array) and isinstance(parcel["plan"].inner[1].left, Array)
-    assert same(unpacked(parcel), value)
+    arrays = to_arrays(value)
+    assert isinstance(arrays["plan"].values, Array) and isinstance(arrays["plan"].inner[1].left, Array)
+    assert same(to_tensors(arrays), value)
 
 
-def test_slots_and_what_was_computed_on_the_way() -> None:
-    assert torch.equal(unpacked(packed(Slim(torch.ones(2)))).values, torch.ones(2))
+def test_slots_and_cached_properties() -> None:
+    assert torch.equal(to_tensors(to_arrays(WithSlots(torch.ones(2)))).values, torch.ones(2))
     updates = Updates(torch.randn(2, 5), torch.ones(2), torch.tensor([0, 1]))
     norm = updates.norm
-    assert torch.equal(unpacked(packed(updates)).norm, norm)
-    assert isinstance(updates.delta, Tensor), "the sender's own stays as it is"
+    assert torch.equal(to_tensors(to_arrays(updates)).norm, norm)
+    assert isinstance(updates.delta, Tensor), "the original is unchanged"
 
 
-def test_what_numpy_does_not_know_is_left_to_the_carrier() -> None:
+def test_a_type_that_numpy_does_not_have_stays_a_tensor() -> None:
     value = torch.ones(3, dtype=torch.bfloat16)
-    assert packed(value) is value and unpacked(value) is value
+    assert to_arrays(value) is value and to_tensors(value) is value
 
 
-def test_memory() -> None:
-    """The receiver's own; where it is shared, the very memory, unless kernels would round otherwise there."""
-    room = np.zeros(64, dtype=np.float32)
-    start = next(i for i in range(16) if room[i:].ctypes.data % 64 == 0)
-    aligned, crooked = Array(room[start : start + 8]), Array(room[start + 1 : start + 9])
+def test_memory_is_copied_or_shared() -> None:
+    """Copies by default. `shared` returns the same memory, unless it is not aligned."""
+    buffer = np.zeros(64, dtype=np.float32)
+    start = next(i for i in range(16) if buffer[i:].ctypes.data % 64 == 0)
+    aligned, unaligned = Array(buffer[start : start + 8]), Array(buffer[start + 1 : start + 9])
     aligned.values.flags.writeable = False
-    assert unpacked(aligned).data_ptr() != aligned.values.ctypes.data
-    assert unpacked(aligned, shared=True).data_ptr() == aligned.values.ctypes.data
-    assert unpacked(crooked, shared=True).data_ptr() % 64 == 0
+    assert to_tensors(aligned).data_ptr() != aligned.values.ctypes.data
+    assert to_tensors(aligned, shared=True).data_ptr() == aligned.values.ctypes.data
+    assert to_tensors(unaligned, shared=True).data_ptr() % 64 == 0
