@@ -17,6 +17,7 @@ import dragfl
 from dragfl.data.dataset import from_tensors
 
 Load = Callable[..., dragfl.Experiment]
+TIMEOUT_S = 600  # of a process; it only guards against tests that hang
 
 
 @pytest.fixture(scope="session")
@@ -65,14 +66,19 @@ def command(*arguments: str | Path) -> list[str]:
 def shell(*arguments: str | Path, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a dragfl command to its end."""
     return subprocess.run(
-        command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=120, env=os.environ | {"COLUMNS": "160"},
+        command(*arguments),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env=os.environ | {"COLUMNS": "160"},
         **options,
-    )  # fmt: skip
+    )
 
 
 def python(code: str, cwd: Path) -> str:
     """What a fresh interpreter prints for this code."""
-    done = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

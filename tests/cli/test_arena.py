@@ -1,4 +1,4 @@
-"""`dragfl arena` as it is typed: two defences, two attacks, three rounds."""
+"""`dragfl arena` with two defences, two attacks and three rounds."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def test_end_to_end(
     monkeypatch.setenv("COLUMNS", "100")
     words = ["arena", str(toml), *SIDES, "--fractions", "0.34"]
     assert main(words) == 0
-    said = capsys.readouterr().out
-    assert sum(line.startswith("run ") for line in said.splitlines()) == 6  # 2 x (1 + 2), one line each
-    assert "2 of 6 clients attack" in said and "br_drag †" in said and "worst" in said
-    assert said.splitlines()[-1] == "report: arena/small/arena.html"
+    printed = capsys.readouterr().out
+    assert sum(line.startswith("run ") for line in printed.splitlines()) == 6  # 2 x (1 + 2), one line each
+    assert "2 of 6 clients attack" in printed and "br_drag †" in printed and "worst" in printed
+    assert printed.splitlines()[-1] == "report: arena/small/arena.html"
     page = (tmp_path / "arena" / "small" / "arena.html").read_text()
     assert "Arena on digits" in page and "defences: <b>2</b>" in page and "attacks: <b>2</b>" in page
     assert main(words) == 0
@@ -47,7 +47,7 @@ def test_dry_run_lists_the_runs(toml: Path, tmp_path: Path, capsys: pytest.Captu
     assert not (tmp_path / "o").exists()
 
 
-def test_quick_has_an_experiment_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quick_has_a_default_experiment(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["arena", "--quick", "--dry-run"]) == 0
     runs = capsys.readouterr().out.splitlines()
     assert len(runs) == 10 * 9 and all(run.startswith("arena/digits/runs/") for run in runs)

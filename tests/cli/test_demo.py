@@ -1,4 +1,4 @@
-"""The main job: eight runs, a table that is true of them, a report whose path comes last."""
+"""`dragfl demo`: eight runs, their table, and a report."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_demo(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("COLUMNS", "200")
     out = tmp_path / "demo"
     assert main(["demo", "--rounds", "3", "--out", str(out)]) == 0
-    said = capsys.readouterr().out
-    last = said.splitlines()[-1]
+    printed = capsys.readouterr().out
+    last = printed.splitlines()[-1]
     assert last == f"report: {out / 'report.html'}"
     page = (out / "report.html").read_text()
     assert not re.findall(r"""(?:src|href)\s*=\s*["']https?://""", page), "the page must work without a network"
@@ -48,7 +48,7 @@ def test_demo(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) 
         assert run.finished
         assert len(run.metrics) == 3
     accuracy = f"{runs['drift-drag'].metrics[-1]['accuracy']:.3f}"[:4]
-    assert accuracy in said, "what it prints is of the runs it made"
+    assert accuracy in printed, "the table shows the runs"
     dragfl.load(out / "drift.toml")
     dragfl.load(out / "attack.toml")
 
@@ -56,14 +56,14 @@ def test_demo(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) 
         "dragfl.report.write_report", lambda runs, folder, title: folder / "report.html"
     )  # drawn once is enough
     stamp = (out / "runs" / "drift-drag" / "run.json").stat().st_mtime_ns
-    assert main(["demo", "--rounds", "1", "--out", str(out), "--quiet"]) == 0, "a second demo starts anew"
+    assert main(["demo", "--rounds", "1", "--out", str(out), "--quiet"]) == 0, "a second demo starts from the beginning"
     assert capsys.readouterr().out == f"report: {out / 'report.html'}\n"
     assert (out / "runs" / "drift-drag" / "run.json").stat().st_mtime_ns != stamp
     assert len(dragfl.load_run(out / "runs" / "drift-drag").metrics) == 1
 
 
 @pytest.mark.parametrize("foreign", ["notes.txt", "runs/mine/spec.toml"])
-def test_a_foreign_folder_is_left_alone(tmp_path: Path, capsys: Capture, foreign: str) -> None:
+def test_a_folder_with_other_files_is_refused(tmp_path: Path, capsys: Capture, foreign: str) -> None:
     path = tmp_path / "demo" / foreign
     path.parent.mkdir(parents=True)
     path.write_text("precious")
@@ -72,13 +72,13 @@ def test_a_foreign_folder_is_left_alone(tmp_path: Path, capsys: Capture, foreign
     assert path.read_text() == "precious"
 
 
-def test_a_file_is_no_place_for_a_demo(tmp_path: Path, capsys: Capture) -> None:
+def test_a_file_is_refused(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "demo").write_text("precious")
     assert main(["demo", "--out", str(tmp_path / "demo")]) == 2
     assert "was not written by `dragfl demo`" in capsys.readouterr().err
 
 
-def test_bad_rounds(tmp_path: Path, capsys: Capture) -> None:
+def test_invalid_rounds(tmp_path: Path, capsys: Capture) -> None:
     assert main(["demo", "--rounds", "0", "--out", str(tmp_path / "demo")]) == 2
     assert "rounds: 0 is below 1" in capsys.readouterr().err
     assert not (tmp_path / "demo").exists()

@@ -1,9 +1,9 @@
-"""`dragfl sweep` as it is typed: a line a run, an interrupt and the same command again, and a report that ranks."""
+"""`dragfl sweep`: a line per run, an interruption and its continuation, a report that ranks."""
 
 from __future__ import annotations
 
+import contextlib
 import re
-import signal
 import tomllib
 from pathlib import Path
 
@@ -13,8 +13,8 @@ import dragfl
 from dragfl import report
 from dragfl.algorithms import PRESETS
 from dragfl.cli import main
-from tests.conftest import kept_bytes, shell
-from tests.runs.processes import lines, started, wait_for_round
+from tests.conftest import kept_bytes
+from tests.runs.processes import count_lines
 
 Capture = pytest.CaptureFixture[str]
 ALGORITHMS = ["fedavg", "drag", "scaffold"]
@@ -50,18 +50,18 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawn in one test; the others are quicker without."""
+    """Skip the figures: one test draws them."""
     monkeypatch.setattr("dragfl.report.write_report", lambda runs, out: Path(out) / "report.html")
 
 
 class TestPlain:
-    def test_a_line_a_run_then_the_ranking(self, capsys: Capture) -> None:
+    def test_a_line_per_run_then_the_ranking(self, capsys: Capture) -> None:
         pytest.importorskip("matplotlib")
         assert main(["sweep", "grid.toml", *WORDS]) == 0
-        said = capsys.readouterr().out
-        shown = [line for line in said.splitlines() if line.startswith("run ") and "/6" in line]
-        assert "\x1b" not in said
-        assert said.splitlines()[:6] == shown
+        printed = capsys.readouterr().out
+        shown = [line for line in printed.splitlines() if line.startswith("run ") and "/6" in line]
+        assert "\x1b" not in printed
+        assert printed.splitlines()[:6] == shown
         for i, (line, name) in enumerate(zip(shown, NAMES, strict=True), 1):
             result = dragfl.load_run(f"sweeps/grid/{name}").result
             assert result is not None
@@ -69,37 +69,37 @@ class TestPlain:
             assert found, line
             assert found[1] == f"{result['accuracy']:.3f}"
         ranked = [row.label for row in report.summarize_runs("sweeps/grid")]
-        places = [re.search(rf"^{label}\b", said, re.MULTILINE) for label in ranked]
+        places = [re.search(rf"^{label}\b", printed, re.MULTILINE) for label in ranked]
         starts = [place.start() for place in places if place]
         assert len(starts) == 3
         assert starts == sorted(starts), "the table is in the order of the ranking"
-        assert said.splitlines()[-1] == "report: sweeps/grid/report.html"
+        assert printed.splitlines()[-1] == "report: sweeps/grid/report.html"
         page = Path("sweeps/grid/report.html").read_text()
         assert all(label in page for label in ranked)
         assert (Path("sweeps/grid/figures") / "bytes.png").stat().st_size > 4000
 
     @pytest.mark.usefixtures("no_figures")
-    def test_again_nothing_is_run(self, capsys: Capture) -> None:
+    def test_finished_runs_are_not_repeated(self, capsys: Capture) -> None:
         main(["sweep", "grid.toml", "seed=0,1"])
         capsys.readouterr()
         assert main(["sweep", "grid.toml", "seed=0,1,2"]) == 0
-        said = capsys.readouterr().out.splitlines()
-        assert re.fullmatch(r"run 1/3  seed0  accuracy 0\.\d{3}  already finished", said[0])
-        assert re.fullmatch(r"run 2/3  seed1  accuracy 0\.\d{3}  already finished", said[1])
-        assert re.fullmatch(r"run 3/3  seed2  accuracy 0\.\d{3}  \d+\.\d s", said[2])
+        printed = capsys.readouterr().out.splitlines()
+        assert re.fullmatch(r"run 1/3  seed0  accuracy 0\.\d{3}  already finished", printed[0])
+        assert re.fullmatch(r"run 2/3  seed1  accuracy 0\.\d{3}  already finished", printed[1])
+        assert re.fullmatch(r"run 3/3  seed2  accuracy 0\.\d{3}  \d+\.\d s", printed[2])
 
     @pytest.mark.usefixtures("no_figures")
-    def test_many_rounds_are_still_a_line(self, capsys: Capture) -> None:
+    def test_many_rounds_still_print_one_line(self, capsys: Capture) -> None:
         main(["sweep", "grid.toml", "seed=0,1", "rounds=40", "evaluation.every=1"])
         assert (
             sum("accuracy 0." in line and line.startswith("run ") for line in capsys.readouterr().out.splitlines()) == 2
         )
 
     @pytest.mark.usefixtures("no_figures")
-    def test_a_diverged_run_is_told_and_no_failure(self, capsys: Capture) -> None:
+    def test_a_diverged_run_is_reported_and_no_failure(self, capsys: Capture) -> None:
         assert main(["sweep", "grid.toml", "clients.lr=0.1,1e6", "algorithm.server.lr=1e6"]) == 0
-        said = capsys.readouterr().out.splitlines()
-        assert re.fullmatch(r"run 2/2  lr1000000\.0-lr1000000\.0  diverged in round 1  \d+\.\d s", said[1])
+        printed = capsys.readouterr().out.splitlines()
+        assert re.fullmatch(r"run 2/2  lr1000000\.0-lr1000000\.0  diverged in round 1  \d+\.\d s", printed[1])
         assert main(["sweep", "grid.toml", "clients.lr=0.1,1e6", "algorithm.server.lr=1e6"]) == 0
         assert "diverged in round 1  already finished" in capsys.readouterr().out.splitlines()[1]
 
@@ -109,7 +109,7 @@ class TestPlain:
         assert capsys.readouterr() == ("", "")
         assert dragfl.load_run("here/seed0").finished
 
-    def test_without_a_plotting_library_there_is_the_table(
+    def test_without_a_plotting_library_the_table_is_printed(
         self, capsys: Capture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def missing(runs: object, out: object) -> Path:
@@ -126,23 +126,23 @@ class TestDryRun:
         assert capsys.readouterr().out.splitlines() == [f"sweeps/grid/{name}" for name in NAMES]
         assert not Path("sweeps").exists()
 
-    def test_the_sixteen_over_three_seeds(self, capsys: Capture) -> None:
+    def test_all_algorithms_and_three_seeds(self, capsys: Capture) -> None:
         names = [name for name in PRESETS if name not in ("br_drag", "fltrust")]
         assert len(names) >= 16
         assert main(["sweep", "grid.toml", "--dry-run", f"algorithm.name={','.join(names)}", "seed=0,1,2"]) == 0
         assert len(set(capsys.readouterr().out.splitlines())) == 3 * len(names)
 
     @pytest.mark.parametrize(
-        ("words", "said"),
+        ("words", "message"),
         [
             (["seed"], "write key=value,value"),
             (["seed=0,0"], "two runs have the name 'seed0'"),
             (["algorithm.name=fedavg,drg"], "run 'drg': algorithm.name: unknown algorithm 'drg'; did you mean 'drag'?"),
         ],
     )
-    def test_mistakes(self, capsys: Capture, words: list[str], said: str) -> None:
+    def test_mistakes(self, capsys: Capture, words: list[str], message: str) -> None:
         assert main(["sweep", "grid.toml", *words]) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
         assert not Path("sweeps").exists()
 
     def test_without_a_grid(self, capsys: Capture) -> None:
@@ -152,23 +152,23 @@ class TestDryRun:
         assert "usage: dragfl sweep" in capsys.readouterr().err
 
 
-def test_interrupted_and_the_same_command_again(tmp_path: Path, spec: Path) -> None:
-    """SIGINT in the second run; then the same words; the bytes of runs that nobody stopped."""
-    command = ("sweep", "grid.toml", "algorithm.name=scaffold,drag", "seed=0,1", "rounds=60")
-    names = [f"{name}-seed{seed}-rounds60" for name in ("scaffold", "drag") for seed in (0, 1)]
+@pytest.mark.usefixtures("no_figures")
+def test_interrupted_and_continued(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted in the second run; the same command continues to the bytes of uninterrupted runs."""
+    command = ["sweep", "grid.toml", "algorithm.name=scaffold,drag", "seed=0,1", "rounds=20", "--jobs", "1"]
+    names = [f"{name}-seed{seed}-rounds20" for name in ("scaffold", "drag") for seed in (0, 1)]
     out = tmp_path / "sweeps" / "grid"
-    with started(*command, cwd=tmp_path) as process:
-        wait_for_round(process, out / names[1], 10)
-        process.send_signal(signal.SIGINT)
-        said, err = process.communicate(timeout=60)
-    assert process.returncode == 5, err
-    assert "dragfl: sweep stopped with 1 of 4 runs finished; continue with the same command\n" in err
-    assert said.startswith(f"run 1/4  {names[0]}  accuracy 0.")
-    assert said.count("\n") == 1, "and no table of half a sweep"
-    assert 10 <= lines(out / names[1]) < 60
+    with monkeypatch.context() as patch:
+        asked = contextlib.nullcontext(lambda: count_lines(out / names[1]) >= 10)
+        patch.setattr("dragfl.cli.interrupt.catch_interrupts", lambda: asked)
+        assert main(command) == 5
+    printed, err = capsys.readouterr()
+    assert err == "dragfl: sweep stopped with 1 of 4 runs finished; continue with the same command\n"
+    assert printed.startswith(f"run 1/4  {names[0]}  accuracy 0.")
+    assert printed.count("\n") == 1, "no table of an unfinished sweep"
+    assert count_lines(out / names[1]) == 10
     assert not (out / names[2]).exists()
-    again = shell(*command, "--quiet", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    assert main([*command, "--quiet"]) == 0
     for name in names:
         tables = tomllib.loads((out / name / "spec.toml").read_text())
         whole = dragfl.run(dragfl.load(tables), tmp_path / "whole" / name)

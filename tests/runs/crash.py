@@ -1,9 +1,9 @@
-"""Run a tiny experiment and end the process at its i-th file operation, for every i, as a power cut would.
+"""Run a tiny experiment and end the process at its i-th file operation, for every i.
 
-Run as a script in an empty folder; prints `operations=N crashes=M`, and raises where a resumed run differs. A crash
-happens *before* an operation: an open, rename, remove, truncate, mkdir or fsync inside the run directory; or *in* the
-writing of a whole file, of which half is then on disk. Children are forked before torch has started any thread, so one
-interpreter serves hundreds of crashes.
+Run as a script in an empty folder; prints `operations=N crashes=M` and fails if a resumed run differs. A crash comes
+*before* an operation (an open, rename, remove, truncate, mkdir or fsync inside the run directory) or *during* the write
+of a file, which leaves half of it on disk. Children are forked before torch starts any thread, so one interpreter
+serves hundreds of crashes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CRASHED = 77
 
 
 def in_child(work: Callable[[], None], folder: Path, crash_at: int) -> tuple[int, int]:
-    """(exit code, file operations) of the work, ended before one of them; 0 lets it finish, -i tears the i-th file."""
+    """(exit code, file operations) of the work; it ends before operation i, or for -i while it writes file i."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -86,7 +86,7 @@ def kept(folder: Path) -> dict[str, bytes]:
 
 
 def start_or_resume(folder: Path) -> None:
-    """What a user does after a crash: resume, or run again where there is no run yet."""
+    """What a user does after a crash: resume, or run again if there is no run yet."""
     if (folder / "spec.toml").exists():
         dragfl.resume(folder)
     else:
@@ -94,7 +94,7 @@ def start_or_resume(folder: Path) -> None:
 
 
 def check(name: str, whole: dict[str, bytes], *crashes: int) -> int:
-    """Crash one attempt after the other, then let it finish; how many of them were cut short."""
+    """Crash in one attempt after another, then let one finish; returns the number of crashes."""
     folder = Path(name)
     cut = 0
     for crash_at in crashes:
@@ -126,7 +126,7 @@ def main() -> None:
         files += 1
     assert files >= 8, f"{files} files: spec, machine, two checkpoints of two files, model, result"
     crashes += files
-    for first in range(3, operations, 5):  # and a second crash while the first is being mended
+    for first in range(3, operations, 5):  # and a second crash during the resume
         second = 2 + first * 7 % 23
         crashes += check(f"two_{first:03d}_{second:03d}", whole, first, second)
     print(f"operations={operations} crashes={crashes}")  # noqa: T201

@@ -1,20 +1,16 @@
-"""A full disk: exit code 5, what could not be written, and a run that goes on to the same bytes when there is room.
+"""A full disk: exit code 5, the file that could not be written, and a run that resumes to the same bytes.
 
-A limit on the size of files stands in for the disk: writing beyond it fails just as writing to a full disk does.
+A limit on file sizes simulates the full disk: writing beyond it fails in the same way.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import resource
 from pathlib import Path
 
 import pytest
 
 import dragfl
-from dragfl import atomic
-from dragfl.errors import Interrupted
 from tests.conftest import kept_bytes, shell
 
 
@@ -32,7 +28,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("part", ["checkpoint-00000004.safetensors", "metrics.jsonl"])
-def test_out_of_room_and_resumed(digits_toml: Path, tmp_path: Path, whole: Path, part: str) -> None:
+def test_disk_full_and_resumed(digits_toml: Path, tmp_path: Path, whole: Path, part: str) -> None:
     """The limit is just below the checkpoint's tensors, or in the middle of the longest log."""
     sizes = {path.name: path.stat().st_size for path in whole.iterdir()}
     tensors = sizes["checkpoint-00000012.safetensors"]
@@ -54,31 +50,10 @@ def test_out_of_room_and_resumed(digits_toml: Path, tmp_path: Path, whole: Path,
     assert kept_bytes(run) == kept_bytes(expected)
 
 
-def test_no_room_from_the_start(digits_toml: Path, tmp_path: Path) -> None:
+def test_disk_full_from_the_start(digits_toml: Path, tmp_path: Path) -> None:
     answer = shell("run", digits_toml, "--out", tmp_path / "r", cwd=tmp_path, **limited(50))
     assert answer.returncode == 5, answer.stderr
     assert "cannot be written" in answer.stderr
     assert "Traceback" not in answer.stderr
     again = shell("run", digits_toml, "--out", tmp_path / "r", "--quiet", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-
-
-def test_no_space_left(tmp_path: Path) -> None:
-    """/dev/full refuses every byte, as a full disk does."""
-    (tmp_path / "x.json.tmp").symlink_to("/dev/full")
-    with pytest.raises(Interrupted, match=r"x\.json: cannot be written, the disk is full; .* dragfl resume"):
-        atomic.write_json(tmp_path / "x.json", {"a": 1})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_old_file_survives_a_failed_write(tmp_path: Path) -> None:
-    atomic.write_text(tmp_path / "x", "old")
-
-    def fails(temporary: Path) -> None:
-        temporary.write_text("new, but")
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    with pytest.raises(OSError, match="Input/output error"):
-        atomic.write_file(tmp_path / "x", fails)
-    assert (tmp_path / "x").read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["x"]

@@ -1,4 +1,4 @@
-"""A grid of runs: what it is made of, what an interruption leaves, and that nothing is ever run twice."""
+"""A grid of runs: its plan, interruptions, and that no run is repeated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TestGrid:
     def test_commas(self, text: str, pieces: list[str]) -> None:
         assert split_commas(text) == pieces
 
-    def test_values_are_toml_or_words(self) -> None:
+    def test_values_are_toml_literals_or_words(self) -> None:
         words = ["seed=0,1", "algorithm.name=fedavg,drag", "clients.local_steps=[1,5],3", "clients.lr=0.1,1e-2"]
         words += ["data.partition={kind='shards',k=2},{kind='iid'}", "stop_at_target=true,false"]
         assert parse_grid(words) == {
@@ -98,25 +98,25 @@ class TestPlan:
     def test_names(self, chosen: dict[str, Any], name: str) -> None:
         assert run_name(chosen) == name
 
-    def test_long_names_are_cut_and_stay_apart(self) -> None:
+    def test_long_names_are_shortened_and_stay_distinct(self) -> None:
         one, two = (run_name({f"clients.{'k' * 200}": value}) for value in (1, 2))
         assert len(one) == len(two) == LONGEST_NAME
         assert one != two
         assert one == run_name({f"clients.{'k' * 200}": 1})
 
-    def test_a_value_more_changes_no_name(self, tmp_path: Path) -> None:
+    def test_adding_a_value_changes_no_name(self, tmp_path: Path) -> None:
         more = {"algorithm.name": ["fedavg", "fedprox", "drag", "scaffold"], "seed": [2, 0, 1]}
         before = {p.name: p.experiment.tables() for p in plan_sweep(SMALL, GRID, tmp_path)}
         after = {p.name: p.experiment.tables() for p in plan_sweep(SMALL, more, tmp_path)}
         assert before.items() <= after.items()
         assert len(after) == 12
 
-    def test_the_sixteen(self, tmp_path: Path) -> None:
+    def test_sixteen_algorithms_and_three_seeds(self, tmp_path: Path) -> None:
         planned = plan_sweep(SMALL, parse_grid([f"algorithm.name={SIXTEEN}", "seed=0,1,2"]), tmp_path)
         assert len(planned) == len({p.folder for p in planned}) == 48
         assert {p.experiment.algorithm.name for p in planned} == set(SIXTEEN.split(",")) <= set(PRESETS)
 
-    def test_objects_from_python(self, tmp_path: Path) -> None:
+    def test_values_may_be_python_objects(self, tmp_path: Path) -> None:
         own = dragfl.load({"algorithm": {"name": "drag", "c": 0.7}}).algorithm
         planned = plan_sweep(SMALL, {"algorithm.name": ["fedavg", own], "seed": [0]}, tmp_path)
         assert [p.name for p in planned] == ["fedavg-seed0", "drag-seed0"]
@@ -137,7 +137,7 @@ class TestPlan:
             ({"algorithm.name": ["drag", "fltrust"]}, "sweep, run 'fltrust': algorithm 'fltrust' needs trusted root"),
         ],
     )
-    def test_mistakes_are_told_before_any_run(self, tmp_path: Path, grid: dict[str, Any], message: str) -> None:
+    def test_mistakes_are_reported_before_any_run(self, tmp_path: Path, grid: dict[str, Any], message: str) -> None:
         with pytest.raises(SpecError) as error:
             dragfl.sweep(SMALL, grid, tmp_path / "out")
         assert message in str(error.value)
@@ -156,7 +156,7 @@ def log_rounds(log: list[tuple[str, int]], stop_after: int = 10**9) -> Callbacks
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sweep that nobody stops."""
+    """An uninterrupted sweep."""
     out = tmp_path_factory.mktemp("whole")
     runs = dragfl.sweep(SMALL, GRID, out)
     assert [run.path.name for run in runs] == [p.name for p in plan_sweep(SMALL, GRID, out)]
@@ -170,8 +170,8 @@ def bytes_of(out: Path) -> dict[str, dict[str, bytes]]:
 
 class TestInterrupted:
     @pytest.mark.parametrize("after", [1, 3, 4, 5, 9, 14])
-    def test_goes_on_where_it_stopped(self, tmp_path: Path, whole: Path, after: int) -> None:
-        """Six runs of four rounds. It stops when asked, in a run or between two, and no round is played twice."""
+    def test_continues_where_it_stopped(self, tmp_path: Path, whole: Path, after: int) -> None:
+        """Six runs of four rounds. It stops when asked, in a run or between two, and no round is repeated."""
         log: list[tuple[str, int]] = []
         with pytest.raises(Interrupted) as error:
             dragfl.sweep(SMALL, GRID, tmp_path, log_rounds(log, after))
@@ -182,38 +182,38 @@ class TestInterrupted:
         assert log == [(p.name, t) for p in plan_sweep(SMALL, GRID, tmp_path) for t in (1, 2, 3, 4)]
         assert bytes_of(tmp_path) == bytes_of(whole)
 
-    def test_runs_of_one_round_can_be_stopped_too(self, tmp_path: Path) -> None:
+    def test_a_sweep_of_one_round_runs_can_be_stopped(self, tmp_path: Path) -> None:
         short = merged(SMALL, {"rounds": 1})
         with pytest.raises(Interrupted, match="1 of 6 runs finished"):
             dragfl.sweep(short, GRID, tmp_path, Callbacks(should_stop=lambda: True))
         assert len(bytes_of(tmp_path)) == 1
 
-    def test_asked_in_the_last_round_of_all_it_is_done(self, tmp_path: Path) -> None:
+    def test_a_stop_in_the_very_last_round_is_no_interruption(self, tmp_path: Path) -> None:
         log: list[tuple[str, int]] = []
         runs = dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path, log_rounds(log, 8))
         assert len(runs) == 2
 
-    def test_progress_counts_rounds_that_are_behind(self, tmp_path: Path) -> None:
+    def test_callbacks_report_rounds_already_done(self, tmp_path: Path) -> None:
         log: list[tuple[str, int]] = []
         with pytest.raises(Interrupted):
             dragfl.sweep(SMALL, GRID, tmp_path, log_rounds(log, 6))
-        behind: list[int] = []
+        rounds_done: list[int] = []
         ended: list[tuple[str, bool]] = []
         dragfl.sweep(
             SMALL,
             GRID,
             tmp_path,
             Callbacks(
-                on_begin=lambda p, done: behind.append(done),
+                on_begin=lambda p, done: rounds_done.append(done),
                 on_end=lambda run, already: ended.append((run.path.name, already)),
             ),
         )
-        assert behind == [4, 2, 0, 0, 0, 0]
+        assert rounds_done == [4, 2, 0, 0, 0, 0]
         assert ended == [(p.name, i == 0) for i, p in enumerate(plan_sweep(SMALL, GRID, tmp_path))]
 
 
 class TestKept:
-    def test_adding_values_keeps_what_is_there(self, tmp_path: Path) -> None:
+    def test_adding_values_keeps_finished_runs(self, tmp_path: Path) -> None:
         dragfl.sweep(SMALL, {"algorithm.name": ["drag"], "seed": [0]}, tmp_path)
         stamp = (tmp_path / "drag-seed0" / "result.json").stat().st_mtime_ns
         log: list[tuple[str, int]] = []
@@ -223,31 +223,31 @@ class TestKept:
         assert {name for name, _ in log} == {"fedavg-seed0", "fedavg-seed1", "drag-seed1"}
         assert (tmp_path / "drag-seed0" / "result.json").stat().st_mtime_ns == stamp
 
-    def test_a_changed_file_is_another_experiment(self, tmp_path: Path) -> None:
-        """Results of the file as it was must not pass for those of the file as it is, finished or not."""
+    def test_a_changed_experiment_is_refused(self, tmp_path: Path) -> None:
+        """Results of the old file must not be taken for results of the new one, finished or not."""
         dragfl.sweep(SMALL, {"seed": [0]}, tmp_path)
         changed = merged(SMALL, {"clients": {"lr": 0.2}})
         log: list[tuple[str, int]] = []
         with pytest.raises(SpecError, match=r"seed0: holds a run of another experiment \(has the file changed since"):
             dragfl.sweep(changed, {"seed": [7, 0]}, tmp_path, log_rounds(log))
-        assert log == [], "told before any run, also before seed 7"
+        assert log == [], "reported before any run, also before seed 7"
 
     def test_a_diverged_run_is_a_result(self, tmp_path: Path) -> None:
         source = merged(SMALL, {"algorithm": {"name": "fedavg", "server_lr": 1e6}})
         grid = {"clients.lr": [1e6, 1e-9]}
-        lost, fine = dragfl.sweep(source, grid, tmp_path)
-        assert lost.result is not None
+        diverged, fine = dragfl.sweep(source, grid, tmp_path)
+        assert diverged.result is not None
         assert fine.result is not None
-        assert (lost.result["stopped_by"], fine.result["stopped_by"]) == ("diverged", "rounds")
-        assert "diverged in round 1: " in lost.result["message"]
-        stamps = [(run.path / "result.json").stat().st_mtime_ns for run in (lost, fine)]
+        assert (diverged.result["stopped_by"], fine.result["stopped_by"]) == ("diverged", "rounds")
+        assert "diverged in round 1: " in diverged.result["message"]
+        stamps = [(run.path / "result.json").stat().st_mtime_ns for run in (diverged, fine)]
         log: list[tuple[str, int]] = []
         again = dragfl.sweep(source, grid, tmp_path, log_rounds(log))
         assert log == []
-        assert [run.result for run in again] == [lost.result, fine.result]
+        assert [run.result for run in again] == [diverged.result, fine.result]
         assert [(run.path / "result.json").stat().st_mtime_ns for run in again] == stamps
 
-    def test_a_folder_of_somebody_else(self, tmp_path: Path) -> None:
+    def test_a_folder_with_other_files_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "seed1").mkdir()
         (tmp_path / "seed1" / "notes.txt").write_text("precious")
         with pytest.raises(SpecError, match="seed1: exists and is not a run directory"):
@@ -255,8 +255,8 @@ class TestKept:
         assert (tmp_path / "seed1" / "notes.txt").read_text() == "precious"
 
 
-def test_the_report_ranks_them(whole: Path) -> None:
-    """A row an algorithm over both seeds, the best mean first."""
+def test_the_report_ranks_the_algorithms(whole: Path) -> None:
+    """One row per algorithm over both seeds, the best mean first."""
     rows = report.summarize_runs(whole)
     assert {row.label for row in rows} == {"fedavg", "drag", "scaffold"}
     assert all(row.seeds == (0, 1) for row in rows)
@@ -271,6 +271,6 @@ def test_the_report_ranks_them(whole: Path) -> None:
     assert len(set(best.values())) > 1, "there must be something to rank"
 
 
-def test_a_sweep_is_the_runs_it_is_made_of(whole: Path, tmp_path: Path) -> None:
+def test_a_run_of_a_sweep_has_the_bytes_of_a_single_run(whole: Path, tmp_path: Path) -> None:
     spec = dragfl.load(SMALL, "algorithm.name=drag", "seed=1", "name=drag-seed1")
     assert kept_bytes(dragfl.run(spec, tmp_path / "r").path) == kept_bytes(whole / "drag-seed1")

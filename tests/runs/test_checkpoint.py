@@ -1,4 +1,4 @@
-"""A damaged run is told, with exit code 6, and nothing in it is changed; leftovers of a crash are not damage."""
+"""A damaged run is reported with exit code 6 and left unchanged; files left over by a crash are not damage."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_told_and_nothing_is_changed(stopped: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damage_is_reported_and_nothing_is_changed(
+    stopped: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     damage, message = DAMAGES[name]
     with (stopped / "metrics.jsonl").open("a") as file:  # what a resume would cut off
         file.write('{"round":7,')
@@ -82,9 +84,9 @@ def test_damage_is_told_and_nothing_is_changed(stopped: Path, name: str, capsys:
         cut(stopped / name.replace(" too short", ".jsonl"), 40)
     before = {p.name: p.read_bytes() for p in stopped.iterdir() if p.name != "lock"}
     assert main(["resume", str(stopped)]) == 6
-    said = capsys.readouterr().err
-    assert said.startswith("dragfl: ")
-    assert message in said
+    err = capsys.readouterr().err
+    assert err.startswith("dragfl: ")
+    assert message in err
     assert {p.name: p.read_bytes() for p in stopped.iterdir() if p.name != "lock"} == before
 
 
@@ -121,8 +123,8 @@ def test_killed_between_the_last_round_and_the_result(digits_toml: Path, tmp_pat
         assert again.result == result
 
 
-def test_killed_before_the_spec_was_there(digits_toml: Path, tmp_path: Path) -> None:
-    """The directory and run.json are made first; `dragfl run` may then start anew."""
+def test_killed_before_the_spec_was_written(digits_toml: Path, tmp_path: Path) -> None:
+    """The directory and run.json come first; `dragfl run` then starts from the beginning."""
     (tmp_path / "r").mkdir()
     for name in ("lock", "run.json", "spec.toml.tmp"):
         (tmp_path / "r" / name).write_text("")

@@ -1,4 +1,4 @@
-"""Help, list and spec errors answer at once: they never import torch."""
+"""Help, list and spec errors are fast: they never import torch."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ print("code", code, "torch", "torch" in sys.modules, file=sys.__stdout__)
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )  # fmt: skip
 def test_without_torch(tmp_path: Path, digits_toml: Path, arguments: list[str], code: int) -> None:
-    said = python(ANSWER.format(arguments=arguments), tmp_path)
-    assert said.splitlines()[-1] == f"code {code} torch False"
+    printed = python(ANSWER.format(arguments=arguments), tmp_path)
+    assert printed.splitlines()[-1] == f"code {code} torch False"
 
 
-def test_a_finished_run_answers_without_torch(tmp_path: Path, digits_toml: Path) -> None:
+def test_resume_of_a_finished_run_without_torch(tmp_path: Path, digits_toml: Path) -> None:
     import dragfl
 
     dragfl.run(dragfl.load(digits_toml, "rounds=1"), tmp_path / "r")
-    said = python(ANSWER.format(arguments=["resume", "r"]), tmp_path)
-    assert said.splitlines()[0] == "already finished, nothing to run"
-    assert said.splitlines()[-1] == "code 0 torch False"
+    printed = python(ANSWER.format(arguments=["resume", "r"]), tmp_path)
+    assert printed.splitlines()[0] == "already finished, nothing to run"
+    assert printed.splitlines()[-1] == "code 0 torch False"

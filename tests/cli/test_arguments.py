@@ -1,4 +1,4 @@
-"""Options and key=value words in any order, and options that do not exist."""
+"""Options and key=value words in any order, and unknown options."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ORDERS = list(itertools.permutations([["--dry-run"], ["rounds=7"], ["clients.lr=
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("order", ORDERS)
 def test_any_order(capsys: Capture, order: tuple[list[str], ...], before: bool) -> None:
-    """After the file in any order; options may come before it as well."""
+    """In any order after the file; options may also come before it."""
     words = [word for part in order for word in part]
     options = [word for part in order for word in part if part[0].startswith("--")]
     rest = [word for part in order for word in part if not part[0].startswith("--")]
@@ -47,22 +47,22 @@ def test_any_order(capsys: Capture, order: tuple[list[str], ...], before: bool) 
         ["--out=there", "rounds=1"],
     ],
 )
-def test_a_run_goes_where_it_should(capsys: Capture, arguments: list[str]) -> None:
+def test_out_is_the_run_directory(capsys: Capture, arguments: list[str]) -> None:
     assert main(["run", "small.toml", *arguments]) == 0
     run = dragfl.load_run("there")
     assert len(run.metrics) == 1
     assert not Path("runs").exists()
 
 
-def test_a_later_word_is_not_lost(capsys: Capture) -> None:
-    """Words before, between and after options: all of them count, in the order they are typed."""
+def test_words_after_options_count(capsys: Capture) -> None:
+    """Words before, between and after options all count, in their order."""
     words = ["rounds=1", "--dry-run", "algorithm.c=0.7", "--out", "x", "seed=9"]
     assert main(["run", "small.toml", *words]) == 0
     tables = tomllib.loads(capsys.readouterr().out)
     assert (tables["rounds"], tables["algorithm"]["aggregate"]["c"], tables["seed"]) == (1, 0.7, 9)
 
 
-def test_sweep_words_too(capsys: Capture) -> None:
+def test_words_of_a_sweep_in_any_order(capsys: Capture) -> None:
     plans = []
     for arguments in (
         ["seed=0,1", "clients.lr=0.1,0.2", "--dry-run"],
@@ -89,13 +89,13 @@ def test_sweep_words_too(capsys: Capture) -> None:
         (["report", "there", "--loud"], "--loud"),
     ],
 )
-def test_what_no_command_knows(capsys: Capture, arguments: list[str], named: str) -> None:
+def test_unknown_arguments(capsys: Capture, arguments: list[str], named: str) -> None:
     with pytest.raises(SystemExit) as error:
         main(arguments)
     assert error.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert f"unrecognized arguments: {named}\n" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"unrecognized arguments: {named}\n" in printed.err
     assert not Path("runs").exists()
 
 
@@ -105,7 +105,7 @@ def test_a_word_without_a_value(capsys: Capture, word: str) -> None:
     assert "write it as key=value" in capsys.readouterr().err
 
 
-def test_a_value_may_hold_anything_a_shell_passes(capsys: Capture) -> None:
+def test_values_with_brackets_and_quotes(capsys: Capture) -> None:
     words = ["data.partition={kind='shards', k=2}", "clients.local_steps=[1, 3]", "name='a b=c'"]
     assert main(["run", "small.toml", "--dry-run", *words]) == 0
     tables = tomllib.loads(capsys.readouterr().out)

@@ -1,8 +1,8 @@
-"""SCAFFOLD with its client states in memory and in a file: ended at every step that matters and resumed, same bytes.
+"""SCAFFOLD with client states in memory or in a file: a crash at every step, resumed, gives the same bytes.
 
-Run as a script in an empty folder this module is the harness: it forks a process for each crash point before torch has
-started a thread, so that one interpreter serves hundreds. A crash comes before, in the middle of or after one of:
-training a block, growing the slab, writing a slot, a log line, a tensor file, an fsync, a rename, a removal.
+As a script in an empty folder this module runs the crashes: it forks a process for each crash point before torch starts
+a thread, so one interpreter serves hundreds. A crash comes before, during or after one of these steps: training a
+block, growing the file of states, writing a slot, a log line, a tensor file, an fsync, a rename, a removal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,8 @@ import dragfl
 from dragfl.engine.worker import Worker
 from dragfl.errors import DamagedRun, Interrupted
 from dragfl.runs.loop import RoundLogs
-from tests.conftest import KEPT, Load, command, kept_bytes, shell
+from tests.conftest import KEPT, TIMEOUT_S, Load, kept_bytes, shell
+from tests.runs.processes import kill_at
 
 SPEC: dict[str, Any] = {
     "rounds": 5,
@@ -85,8 +85,8 @@ def _half_a_file(real: Callable[..., None], tensors: Any, path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
-def go(folder: Path, memory_mb: int) -> None:
-    """What a user does after a crash: resume, or run again where there is no run yet."""
+def start_or_resume(folder: Path, memory_mb: int) -> None:
+    """What a user does after a crash: resume, or run again if there is no run yet."""
     if (folder / "spec.toml").exists():
         dragfl.resume(folder)
     else:
@@ -102,7 +102,7 @@ def in_child(folder: Path, memory_mb: int, at: int = 0, way: str = "before") -> 
         try:
             crash = Crash(at, way)
             crash.install()
-            go(folder, memory_mb)
+            start_or_resume(folder, memory_mb)
             os.write(writing, str(crash.seen).encode())
             code = 0
         finally:
@@ -114,7 +114,7 @@ def in_child(folder: Path, memory_mb: int, at: int = 0, way: str = "before") -> 
 
 
 def harness(memory_mb: int, ways: tuple[str, ...], second: int) -> None:
-    """Crash at every step, in one way after the other or in all; with `second`, again while the first is mended."""
+    """Crash at every step, in alternating ways or in all; with `second`, crash again during the resume."""
     dragfl.simulate(dragfl.load(SPEC))  # trains nothing: children find everything imported
     code, steps = in_child(Path("whole"), memory_mb)
     whole = kept_bytes(Path("whole"))
@@ -138,15 +138,15 @@ def start(folder: Path, store: str, ways: tuple[str, ...], second: int = 0) -> s
     """The harness in a process of its own."""
     folder.mkdir()
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.runs.test_store_kill", json.dumps([STORES[store], ways, second])],
+        [sys.executable, "-m", "tests.runs.test_client_store_crash", json.dumps([STORES[store], ways, second])],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
 
 
 def found(process: subprocess.Popen[str]) -> dict[str, int]:
-    """How many steps and crashes there were, if every resumed run was right."""
-    out, err = process.communicate(timeout=600)
+    """The numbers of steps and crashes; fails if a resumed run differs."""
+    out, err = process.communicate(timeout=2 * TIMEOUT_S)
     assert process.returncode == 0, err[-3000:]
     numbers: dict[str, int] = json.loads(out)
     return numbers
@@ -169,33 +169,24 @@ def test_a_crash_before_within_and_after_every_step(tmp_path: Path, store: str) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", STORES)
-def test_a_second_crash_while_the_first_is_mended(tmp_path: Path, store: str) -> None:
+def test_a_second_crash_during_the_resume(tmp_path: Path, store: str) -> None:
     numbers = found(start(tmp_path / store, store, WAYS, second=11))
     assert numbers["crashes"] > 4 * numbers["steps"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", STORES)
-def test_kill_9_of_the_command_at_any_moment(tmp_path: Path, store: str) -> None:
-    """Killed by its number a few times, at moments nobody chose, in and between rounds and checkpoints."""
+def test_command_killed_several_times(tmp_path: Path, store: str) -> None:
+    """SIGKILL at arbitrary moments, in and between rounds and checkpoints."""
     spec = dragfl.load(SPEC, "rounds=150", "checkpoint.every=1", f"state.memory_mb={STORES[store]}")
     whole = kept_bytes(dragfl.run(spec, tmp_path / "whole").path)
     (tmp_path / "x.toml").write_text(spec.to_toml())
     run = tmp_path / "run"
     for round in (1, 20, 45, 80):
         order = ("resume", run) if (run / "spec.toml").exists() else ("run", "x.toml", "--out", run)
-        process = subprocess.Popen(command(*order, "--quiet"), cwd=tmp_path, stderr=subprocess.DEVNULL)
-        while process.poll() is None and _rounds(run) < round:
-            time.sleep(0.001)
-        process.kill()
-        assert process.wait() == -9, "it had ended before"
+        kill_at(run, round, 0.0, *order)
     assert shell("resume", run, "--quiet", cwd=tmp_path).returncode == 0
     assert kept_bytes(run) == whole
-
-
-def _rounds(run: Path) -> int:
-    path = run / "metrics.jsonl"
-    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 @pytest.fixture
@@ -217,7 +208,7 @@ def stopped(experiment: Load, tmp_path: Path) -> Callable[[str], tuple[dragfl.Ex
     return make
 
 
-def spoil(path: Path, how: str) -> None:
+def damage(path: Path, how: str) -> None:
     if how == "deleted":
         path.unlink()
     elif how == "cut":
@@ -234,32 +225,32 @@ def test_a_lost_state_stops_the_run_and_names_the_client(
     stopped: Callable[[str], tuple[dragfl.Experiment, Path]], how: str
 ) -> None:
     spec, folder = stopped("error")
-    spoil(folder / "clients.slab", how)
+    damage(folder / "clients.slab", how)
     with pytest.raises(DamagedRun, match=r"client \d from round [123] .*state\.on_missing = \"zero\""):
         dragfl.resume(folder, spec)
 
 
 @pytest.mark.parametrize("how", ["deleted", "cut", "flipped"])
-def test_a_run_may_go_on_from_zeros_and_counts_them(
+def test_a_run_may_continue_from_zeros_and_counts_them(
     stopped: Callable[[str], tuple[dragfl.Experiment, Path]], experiment: Load, how: str
 ) -> None:
-    """Whoever was told of the damage may say so afterwards: `lost` is not part of what makes a run the same."""
+    """`state.on_missing` may be changed after the damage: it does not make another experiment."""
     _, folder = stopped("error")
     spec = experiment(
         rounds=6, algorithm={"name": "scaffold"}, clients={"per_round": 3}, state={"memory_mb": 0, "on_missing": "zero"}
     )
-    spoil(folder / "clients.slab", how)
+    damage(folder / "clients.slab", how)
     run = dragfl.resume(folder, spec)
     counted = [row.get("lost_states", 0) for row in run.metrics]
     assert len(counted) == 6 and counted[:3] == [0, 0, 0] and sum(counted) > 0
     assert "lost_states" not in run.metrics[0]
 
 
-def test_the_loss_is_counted_the_same_after_another_stop(
+def test_lost_states_are_counted_the_same_after_another_stop(
     stopped: Callable[[str], tuple[dragfl.Experiment, Path]], tmp_path: Path
 ) -> None:
     spec, folder = stopped("zero")
-    spoil(folder / "clients.slab", "deleted")
+    damage(folder / "clients.slab", "deleted")
     other = tmp_path / "other"
     other.mkdir()
     for path in folder.iterdir():
@@ -288,7 +279,7 @@ def test_an_index_that_names_a_slot_twice_is_a_damaged_run(
         dragfl.resume(folder, spec)
 
 
-def test_the_command_answers_with_exit_code_6(tmp_path: Path) -> None:
+def test_the_command_exits_with_code_6(tmp_path: Path) -> None:
     asked = iter([False, True])
     with pytest.raises(Interrupted):
         dragfl.run(dragfl.load(SPEC, "state.memory_mb=0"), tmp_path / "run", should_stop=lambda: next(asked))

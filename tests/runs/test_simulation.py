@@ -1,0 +1,31 @@
+"""An experiment simulated in memory, round by round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dragfl
+from tests.conftest import Load
+
+
+def test_a_simulation_has_the_metrics_of_a_run(experiment: Load, tmp_path: Path) -> None:
+    run = dragfl.run(experiment(algorithm={"name": "drag"}), tmp_path / "r")
+    records = list(dragfl.simulate(experiment(algorithm={"name": "drag"})))
+    assert [{"round": r.round, **r.metrics} for r in records] == run.metrics
+    assert [{"round": r.round, **r.clients} for r in records] == run.clients
+
+
+def test_a_simulation_can_be_paused_and_continued(experiment: Load) -> None:
+    whole = list(dragfl.simulate(experiment(rounds=5)))
+    simulation = dragfl.simulate(experiment(rounds=5))
+    first: list[Any] = []
+    for record in simulation:
+        first.append(record)
+        if record.round == 2:
+            break
+    rest = list(simulation)
+    assert [r.metrics for r in first + rest] == [r.metrics for r in whole]
+    assert simulation.done
+    assert list(simulation) == []
+    assert simulation.evaluate() == {name: whole[-1].metrics[name] for name in ("accuracy", "loss")}
