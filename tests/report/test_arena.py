@@ -15,7 +15,7 @@ from dragfl.report import arena
 from dragfl.report.arena.tables import arena_facts, format_matrix, missing_cells, wrap_label
 
 from .conftest import write_run
-from .test_page import Reader
+from .test_html import Reader
 
 PEOPLE = "3 of 12 clients attack"
 
@@ -148,7 +148,7 @@ def test_the_page_loads_nothing_from_outside_and_escapes(page: Path) -> None:
     seen = Reader(text)
     assert "script" not in seen.tags and "link" not in seen.tags
     assert len(seen.loaded) == 5 and all(one.startswith("data:image/png;base64,") for one in seen.loaded)
-    assert "http" not in text and all(len(alt) > 20 for alt in seen.alts)
+    assert "http" not in text and all(seen.alts)
     assert "A &lt;quick&gt; look." in text and "needs at least 15 updates" in text
 
 

@@ -36,12 +36,10 @@ def plot_figure(figure: Figure, summary: Summary, out: Path) -> SavedFigure | No
     curves = [curve for curve in figure.curves if summary.curves.get(curve.id)]
     if not curves:
         return None
-    ends = [(curve.label, join_seeds(summary.curves[curve.id].values()).end) for curve in curves]
-    alt = "; ".join(f"{label} ends at {100 * end[1]:.1f} %" for label, end in ends if end)
     with plot_style():
         canvas = _plot_facets(curves, summary) if any(c.facet for c in curves) else _plot_single(curves, summary)
         title = f"{figure.topic}: {figure.title}"
-        return save_figure(Drawing(figure.name, canvas, title, caption(figure, summary), f"Line chart. {alt}."), out)
+        return save_figure(Drawing(figure.name, canvas, title, caption(figure, summary)), out)
 
 
 def caption(figure: Figure, summary: Summary) -> str:
@@ -69,14 +67,14 @@ def join_seeds(records: Iterable[Record]) -> Series:
 
 def _plot_single(curves: Sequence[Curve], summary: Summary) -> Canvas:
     """One plot, with the labels at the ends of the lines."""
-    from dragfl.report.figures.style import label_lines, new_figure, set_round_axis
+    from dragfl.report.figures.style import label_lines, new_figure, set_accuracy_axis, set_round_axis
 
     figure = new_figure(max(HEIGHT, LABEL_HEIGHT * (len(curves) + 1)))
     ax = figure.subplots()
     labels = [curve.label for curve in curves]
     styles = curve_styles(labels)
     _plot_curves(ax, curves, dict(zip(labels, styles, strict=True)), summary)
-    _format_accuracy_axis(ax, summary)
+    set_accuracy_axis(ax, summary.target)
     set_round_axis(ax)
     figure.draw_without_rendering()
     ends = [_label_position(summary.curves[curve.id].values(), summary) for curve in curves]
@@ -88,7 +86,7 @@ def _plot_facets(curves: Sequence[Curve], summary: Summary) -> Canvas:
     """A subplot for every facet, with a common legend."""
     from matplotlib.lines import Line2D
 
-    from dragfl.report.figures.style import WIDTH, new_figure, set_round_axis
+    from dragfl.report.figures.style import WIDTH, new_figure, set_accuracy_axis, set_round_axis
 
     facets = list(dict.fromkeys(curve.facet for curve in curves))
     labels = list(dict.fromkeys(curve.label for curve in curves))
@@ -104,7 +102,7 @@ def _plot_facets(curves: Sequence[Curve], summary: Summary) -> Canvas:
         ax.set_title(facet)
     for i, ax in enumerate(subplots):
         ax.set_visible(i < len(facets))
-        _format_accuracy_axis(ax, summary)
+        set_accuracy_axis(ax, summary.target)
         ax.set_ylabel("test accuracy" if i % columns == 0 else "")
         if len(facets) - columns <= i < len(facets):
             set_round_axis(ax)
@@ -127,21 +125,6 @@ def _plot_curves(ax: Axes, curves: Sequence[Curve], styles: dict[str, LineStyle]
                 x, y = record.accuracy[-1]
                 ax.plot(x, y, marker, markersize=size, color=style.colour, zorder=4, clip_on=False)
     ax.margins(x=0.01)
-
-
-def _format_accuracy_axis(ax: Axes, summary: Summary) -> None:
-    """Percent, and the target as a dotted line; call it after all curves are drawn."""
-    from matplotlib.ticker import PercentFormatter
-
-    from dragfl.report.figures.style import INK
-
-    ax.set_ylabel("test accuracy")
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
-    low, high = ax.get_ylim()
-    if summary.target is not None:
-        high = max(high, summary.target + 0.02)
-        ax.axhline(summary.target, color=INK, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
-    ax.set_ylim(max(0.0, low), min(1.0, high))
 
 
 def _label_position(records: Collection[Record], summary: Summary) -> tuple[float, float] | None:

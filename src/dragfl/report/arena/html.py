@@ -18,18 +18,18 @@ from dragfl.runs.directory import SPEC
 def write_arena_page(results: ArenaResults, out: Path, *, title: str | None = None) -> Path:
     """Draw the figures into out/figures, then write out/arena.html with them inside."""
     require_packages("matplotlib", "jinja2")
-    from dragfl.report.arena import heat_maps, roc_and_cost
+    from dragfl.report.arena import figures
     from dragfl.report.figures.style import plot_style
 
     sections: list[dict[str, Any]] = []
     with plot_style():
         for i, matrix in enumerate(results.matrices):
             suffix = f"-{i + 1}" if len(results.matrices) > 1 else ""
-            drawings = [*heat_maps.draw_heat_maps(matrix, suffix), roc_and_cost.draw_roc_curves(matrix, suffix)]
-            saved = [save_figure(drawing, out / FIGURES) for drawing in drawings if drawing is not None]
+            drawings = figures.draw_matrix(matrix, suffix)
+            saved = [save_figure(drawing, out / FIGURES) for drawing in drawings]
             columns, lines = tables.format_matrix(matrix)
             sections.append({"heading": matrix.heading, "figures": saved, "columns": columns, "lines": lines})
-        cost = roc_and_cost.draw_cost(results)
+        cost = figures.draw_cost(results)
         saved_cost = None if cost is None else save_figure(cost, out / FIGURES)
     groups = [Group(defence, attack, "", entry.runs) for defence, attack, entry in results.entries if entry.runs]
     return write_template(

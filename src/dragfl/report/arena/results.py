@@ -98,15 +98,9 @@ def _worst_case(
 class ArenaResults:
     """All results of an arena so far."""
 
-    folder: Path
-    name: str
-    note: str
+    note: str  # shown at the top of the page
     seeds: tuple[int, ...]
     matrices: tuple[Matrix, ...]
-
-    @property
-    def defences(self) -> list[str]:
-        return list(self.matrices[0].defences)
 
     @cached_property
     def entries(self) -> list[tuple[str, str, Entry]]:
@@ -141,7 +135,7 @@ def load_arena(folder: str | Path) -> ArenaResults:
         plan = json.loads((folder / MANIFEST).read_text())
         cells = {key: _load_entry(folder, same) for key, same in _group_by_seed(plan["cells"]).items()}
         matrices = tuple(_make_matrix(plan, cells, p, a) for p in plan["partitions"] for a in plan["attackers"])
-        return ArenaResults(folder, str(plan["name"]), str(plan["note"]), tuple(plan["seeds"]), matrices)
+        return ArenaResults(str(plan["note"]), tuple(plan["seeds"]), matrices)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedRun(
             f"{folder}: {MANIFEST} is missing or damaged ({error!r}); give a folder that `dragfl arena` wrote"

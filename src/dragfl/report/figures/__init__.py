@@ -33,7 +33,6 @@ class Drawing:
     figure: Figure
     title: str
     caption: str
-    alt: str  # the text for screen readers
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,6 @@ class SavedFigure:
     pdf: Path
     title: str
     caption: str
-    alt: str
 
 
 def require_packages(*modules: str) -> None:
@@ -108,7 +106,7 @@ def save_figure(drawing: Drawing, out: Path) -> SavedFigure:
         drawing.figure.savefig(temporary, dpi=DPI, metadata={"Software": None})
     with replace_file(pdf) as temporary:
         drawing.figure.savefig(temporary, metadata={"CreationDate": None, "Producer": None, "Creator": None})
-    return SavedFigure(drawing.name, png, pdf, drawing.title, drawing.caption, drawing.alt)
+    return SavedFigure(drawing.name, png, pdf, drawing.title, drawing.caption)
 
 
 @contextmanager

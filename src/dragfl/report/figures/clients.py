@@ -55,7 +55,7 @@ def draw_clients(groups: Sequence[Group]) -> Drawing | None:
     for ax in grid[-1]:
         set_round_axis(ax)
     caption = _caption([table for _, table in shown])
-    return Drawing("clients", figure, "Divergence or suspicion of each client", caption, "Heat maps. " + caption)
+    return Drawing("clients", figure, "Divergence or suspicion of each client", caption)
 
 
 def _draw_client_table(ax: Axes, table: ClientTable, top: float) -> AxesImage:
@@ -160,12 +160,7 @@ def draw_cosines(groups: Sequence[Group]) -> Drawing | None:
     axes[-1].set_xlabel("cosine between a client update and the reference")
     caption = "Fraction of updates by their cosine with the reference direction, all rounds and seeds."
     caption += " Up: honest clients. Down: attackers." if any(bad for _, _, bad in shown) else ""
-    means = "; ".join(
-        f"{group.label}: honest mean {np.mean(honest):.2f}" + (f", attackers {np.mean(bad):.2f}" if bad else "")
-        for group, honest, bad in shown
-        if honest
-    )
-    return Drawing("cosine", figure, "Cosine with the reference", caption, f"Histograms of cosines. {means}.")
+    return Drawing("cosine", figure, "Cosine with the reference", caption)
 
 
 def _draw_histograms(ax: Axes, honest: np.ndarray, attackers: np.ndarray) -> None:

@@ -38,30 +38,34 @@ Line = tuple[Group, Series, LineStyle]
 
 def draw_accuracy(groups: Sequence[Group]) -> Drawing | None:
     """Test accuracy by round."""
-    lines = _make_lines(groups, points_by_round("accuracy"))
-    if not lines:
+    figure, note = _draw_accuracy(groups, points_by_round("accuracy"))
+    if figure is None:
         return None
-    target = _shared_target(groups)
-    figure = _draw_lines(groups, lines, lambda ax: set_accuracy_axis(ax, target), target=target)
     set_round_axis(figure.axes[-1])
-    caption = "Test accuracy of the evaluated rounds." + _note(groups, lines)
-    caption += "" if target is None else " Dotted: the target accuracy."
-    return Drawing("accuracy", figure, "Test accuracy by round", caption, f"Line chart. {_final_values(lines)}")
+    return Drawing("accuracy", figure, "Test accuracy by round", f"Test accuracy of the evaluated rounds.{note}")
 
 
 def draw_accuracy_by_bytes(groups: Sequence[Group]) -> Drawing | None:
     """Test accuracy by bytes sent so far, in both directions."""
-    lines = _make_lines(groups, points_by_bytes("accuracy"))
-    if not lines:
+    figure, note = _draw_accuracy(groups, points_by_bytes("accuracy"))
+    if figure is None:
         return None
-    target = _shared_target(groups)
-    figure = _draw_lines(groups, lines, lambda ax: set_accuracy_axis(ax, target), target=target)
     bottom = figure.axes[-1]
     bottom.set_xlabel("bytes sent so far, up and down, all clients")
     bottom.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_bytes(x)))
     bottom.xaxis.set_major_locator(MaxNLocator(6))
-    caption = "Test accuracy by communication from and to the clients." + _note(groups, lines)
-    return Drawing("bytes", figure, "Test accuracy by bytes sent", caption, f"Line chart. {_final_values(lines)}")
+    return Drawing("bytes", figure, "Test accuracy by bytes sent", f"Test accuracy by total communication.{note}")
+
+
+def _draw_accuracy(groups: Sequence[Group], points: Callable[[Run], Points]) -> tuple[Figure | None, str]:
+    """(figure, note for its caption); no figure where no run has points."""
+    lines = _make_lines(groups, points)
+    if not lines:
+        return None, ""
+    targets = {group.spec.get("target_accuracy") for group in groups}
+    target = targets.pop() if len(targets) == 1 else None  # drawn if all groups have the same
+    figure = _draw_lines(groups, lines, lambda ax: set_accuracy_axis(ax, target), target=target)
+    return figure, _note(groups, lines) + ("" if target is None else " Dotted: target accuracy.")
 
 
 def draw_loss(groups: Sequence[Group]) -> Drawing | None:
@@ -88,7 +92,7 @@ def draw_loss(groups: Sequence[Group]) -> Drawing | None:
     caption = "Test loss of the evaluated rounds."
     if exploded:
         caption += f" The axis ends at {limit:.3g}; a line that leaves it is larger or not finite."
-    return Drawing("loss", figure, "Test loss by round", caption + _note(groups, lines), f"Line chart. {caption}")
+    return Drawing("loss", figure, "Test loss by round", caption + _note(groups, lines))
 
 
 def _loss_points(run: Run, largest: float) -> Points:
@@ -134,12 +138,6 @@ def _draw_lines(
     return figure
 
 
-def _shared_target(groups: Sequence[Group]) -> float | None:
-    targets = {group.spec.get("target_accuracy") for group in groups}
-    only = targets.pop() if len(targets) == 1 else None
-    return None if only is None else float(only)
-
-
 def line_note(groups: Sequence[Group], styles: Sequence[LineStyle]) -> str:
     """How several seeds and unfinished runs are drawn, where there are any."""
     note = ""
@@ -153,8 +151,3 @@ def line_note(groups: Sequence[Group], styles: Sequence[LineStyle]) -> str:
 
 def _note(groups: Sequence[Group], lines: Sequence[Line]) -> str:
     return line_note(groups, [style for _, _, style in lines])
-
-
-def _final_values(lines: Sequence[Line]) -> str:
-    ends = [(group.label, series.end) for group, series, _ in lines]
-    return "; ".join(f"{label} ends at {100 * end[1]:.1f} %" for label, end in ends if end) + "."

@@ -61,7 +61,7 @@ def draw_drift(groups: Sequence[Group]) -> Drawing | None:
     caption = " ".join(METRICS[key][2] for key in series)
     caption += f" Running means over {window} rounds." if window > 1 else ""
     caption += line_note(groups, styles)
-    return Drawing("drift", figure, "Drift telemetry", caption, "Line charts by round. " + caption)
+    return Drawing("drift", figure, "Drift telemetry", caption)
 
 
 def _draw_metric(ax: Axes, key: str, lines: Sequence[Series], styles: Sequence[LineStyle]) -> None:

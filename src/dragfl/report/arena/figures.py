@@ -1,4 +1,4 @@
-"""Heat maps of defences by attacks: final accuracy, accuracy drop, and detection of attackers."""
+"""Figures of an arena: heat maps of defences by attacks, ROC curves of the suspicion score, time of a round."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
+import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -14,15 +15,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 
-from dragfl.report.arena.results import WITHOUT_ATTACK, Entry, Matrix
+from dragfl.report.arena.detection import roc
+from dragfl.report.arena.results import WITHOUT_ATTACK, ArenaResults, Entry, Matrix
 from dragfl.report.arena.tables import attack_label, defence_label, format_entry, table_marks, wrap_label
 from dragfl.report.figures import Drawing
-from dragfl.report.figures.style import INK, WIDTH, new_figure
+from dragfl.report.figures.style import BLUE, DOTTED, GREY, INK, VERMILLION, WIDTH, new_figure
 
 COLUMN_GAP = 0.22  # before a separate column, in cells
 ROW_HEIGHT = 0.27  # inches
 MAX_UPRIGHT = 11  # with more columns their names are rotated
 DARK = 0.42  # below this luminance the text is white
+ROC_COLUMNS, MAX_ROC_SUBPLOTS = 4, 8
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,14 @@ class Column:
     bold: bool = False
 
 
-def draw_heat_maps(matrix: Matrix, suffix: str) -> list[Drawing]:
-    """The heat maps that have data; `suffix` distinguishes the files of several matrices."""
-    drawings = [draw_accuracy(matrix, suffix), draw_accuracy_drop(matrix, suffix), draw_detection(matrix, suffix)]
+def draw_matrix(matrix: Matrix, suffix: str = "") -> list[Drawing]:
+    """The figures that have data; `suffix` distinguishes the files of several matrices."""
+    draw = (_draw_accuracy, _draw_accuracy_drop, _draw_detection, _draw_roc_curves)
+    drawings = [draw_one(matrix, suffix) for draw_one in draw]
     return [drawing for drawing in drawings if drawing is not None]
 
 
-def draw_accuracy(matrix: Matrix, suffix: str = "") -> Drawing:
+def _draw_accuracy(matrix: Matrix, suffix: str) -> Drawing:
     """Final accuracy without attack, under every attack, and in the worst case."""
     attacks = (WITHOUT_ATTACK, *matrix.attacks)
     columns = [Column(attack_label(attack), separate=j == 1) for j, attack in enumerate(attacks)]
@@ -65,12 +69,10 @@ def draw_accuracy(matrix: Matrix, suffix: str = "") -> Drawing:
         foot="Framed: the worst attack of the row. ",
     )  # fmt: skip
     caption = "Test accuracy of the last evaluated round, mean over seeds. Rows are sorted by the worst case."
-    worst = {d: value for d in matrix.defences if (value := matrix.worst_accuracy(d)) is not None}
-    alt = "; ".join(f"{defence_label(matrix, d)} {100 * value:.0f} %" for d, value in worst.items())
-    return Drawing(f"arena-accuracy{suffix}", figure, "Final accuracy, %", caption, f"Heat map. Worst case: {alt}.")
+    return Drawing(f"arena-accuracy{suffix}", figure, "Final accuracy, %", caption)
 
 
-def draw_accuracy_drop(matrix: Matrix, suffix: str = "") -> Drawing | None:
+def _draw_accuracy_drop(matrix: Matrix, suffix: str) -> Drawing | None:
     """Accuracy of a defence without attack minus its accuracy under an attack, in points."""
     drops = {(d, a): matrix.accuracy_drop(d, a) for d in matrix.defences for a in matrix.attacks}
     known = {place: drop for place, drop in drops.items() if drop is not None}
@@ -91,13 +93,11 @@ def draw_accuracy_drop(matrix: Matrix, suffix: str = "") -> Drawing | None:
         matrix, matrix.defences, columns, cell, colormaps["magma_r"],
         Normalize(0, max(0.2, *known.values()), clip=True), "points", percent=True,
     )  # fmt: skip
-    defence, attack = max(known, key=lambda place: known[place])
-    alt = f"Heat map. Largest drop: {_format_points(known[defence, attack])} points, {defence} under {attack}."
     caption = "Accuracy of the same defence without attack minus its accuracy under the attack, in points."
-    return Drawing(f"arena-loss{suffix}", figure, "Accuracy drop, points", caption, alt)
+    return Drawing(f"arena-loss{suffix}", figure, "Accuracy drop, points", caption)
 
 
-def draw_detection(matrix: Matrix, suffix: str = "") -> Drawing | None:
+def _draw_detection(matrix: Matrix, suffix: str) -> Drawing | None:
     """Area under the ROC curve of the suspicion score."""
     scores = {place: entry.auc for place, entry in matrix.entries.items() if entry.auc is not None}
     scored = [d for d in matrix.defences if any((d, attack) in scores for attack in matrix.attacks)]
@@ -119,9 +119,7 @@ def draw_detection(matrix: Matrix, suffix: str = "") -> Drawing | None:
     )
     unscored = [defence_label(matrix, d) for d in matrix.defences if d not in scored]
     caption += f" No suspicion score: {', '.join(unscored)}." if unscored else ""
-    defence, attack = max(scores, key=lambda place: scores[place])
-    alt = f"Heat map. Highest AUC: {scores[defence, attack]:.2f}, {defence} under {attack}."
-    return Drawing(f"arena-auc{suffix}", figure, "Detection of attackers: AUC", caption, alt)
+    return Drawing(f"arena-auc{suffix}", figure, "Detection of attackers: AUC", caption)
 
 
 def _format_points(value: float) -> str:
@@ -191,3 +189,76 @@ def _draw_cell(ax: Axes, left: float, row: int, cell: Cell, colours: Colormap, n
         ax.add_patch(Rectangle((left + 0.05, row + 0.1), 0.9, 0.8, fill=False, edgecolor=ink, linewidth=1.1))
     weight = "bold" if bold else "normal"
     ax.text(left + 0.5, row + 0.52, cell.text, ha="center", va="center", fontsize=7.5, color=ink, fontweight=weight)
+
+
+def _draw_roc_curves(matrix: Matrix, suffix: str) -> Drawing | None:
+    """One subplot for each of the attacks where the AUC of the defences differs most."""
+    scores = {
+        attack: sorted((auc, d) for d in matrix.defences if (auc := matrix.entries[d, attack].auc) is not None)
+        for attack in matrix.attacks
+    }
+    scored = [attack for attack in matrix.attacks if scores[attack]]
+    chosen = sorted(scored, key=lambda a: scores[a][0][0] - scores[a][-1][0])[:MAX_ROC_SUBPLOTS]
+    if not chosen:
+        return None
+    shown = [attack for attack in matrix.attacks if attack in chosen]
+    rows = -(-len(shown) // ROC_COLUMNS)
+    figure = new_figure(0.35 + 1.95 * rows)
+    grid = figure.subplots(rows, min(ROC_COLUMNS, len(shown)), squeeze=False, sharex=True, sharey=True)
+    for ax, attack in zip(grid.flat, shown, strict=False):
+        _draw_roc(ax, matrix, attack, scores[attack])
+    for ax in list(grid.flat)[len(shown) :]:
+        ax.set_visible(False)
+    figure.supxlabel("honest clients flagged", fontsize=8, color=INK)
+    figure.supylabel("attackers detected", fontsize=8, color=INK)
+    caption = (
+        "Fraction of attackers detected by the fraction of honest clients of the same round that are flagged. "
+        "Blue: highest AUC. Vermillion: lowest AUC. Grey: other defences. Dotted: chance."
+    )
+    caption += f" The {len(shown)} attacks with the largest differences." if len(shown) < len(scored) else ""
+    return Drawing(f"arena-roc{suffix}", figure, "ROC curves of the suspicion score", caption)
+
+
+def _draw_roc(ax: Axes, matrix: Matrix, attack: str, scores: list[tuple[float, str]]) -> None:
+    """The curves of one attack; `scores` are (AUC, defence) in ascending order."""
+    last, flagged = len(scores) - 1, np.linspace(0.0, 1.0, 401)
+    for i, (auc, defence) in enumerate(scores):
+        colour = BLUE if i == last else (VERMILLION if i == 0 else "#BDBDBD")
+        extreme = i in (0, last)
+        curve = roc(matrix.entries[defence, attack].attacker_ranks, flagged)
+        ax.plot(flagged, curve, color=colour, linewidth=1.5 if extreme else 0.8, zorder=3 if extreme else 2)
+        if extreme:
+            y = 0.16 if i == last and last > 0 else 0.05
+            background = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.6}
+            text = f"{defence_label(matrix, defence)} {auc:.2f}"
+            label = ax.text(0.97, y, text, transform=ax.transAxes, ha="right", fontsize=6.5, color=colour, zorder=4)
+            label.set_bbox(background)
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.7, linestyle=DOTTED, zorder=1)
+    ax.set_title(attack_label(attack), fontsize=8)
+    ax.set(xlim=(0, 1), ylim=(0, 1.02), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+    ax.tick_params(labelsize=6.5)
+
+
+def draw_cost(results: ArenaResults) -> Drawing | None:
+    """Median time of a round by defence, the fastest first."""
+    matrix = results.matrices[0]
+    times = {d: 1000 * s for d in matrix.defences if (s := results.seconds_per_round(d)) is not None}
+    if not times:
+        return None
+    names = sorted(times, key=lambda d: times[d])
+    figure = new_figure(0.55 + 0.2 * len(names))
+    ax = figure.subplots()
+    bars = ax.barh([defence_label(matrix, d) for d in names], [times[d] for d in names], height=0.62, color="#8FB8D6")
+    ax.bar_label(bars, [f"{times[d]:.3g}" for d in names], padding=3, fontsize=7, color=INK)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    ax.tick_params(axis="y", length=0, labelcolor=INK)
+    ax.set_xlabel("milliseconds per round")
+    ax.margins(x=0.08)
+    caption = (
+        "Median over all rounds of all runs of a defence, without evaluation: local training, attack, aggregation and "
+        "training on trusted data where the defence uses it. It depends on the machine and its load."
+    )
+    return Drawing("arena-cost", figure, "Time of a round", caption)
