@@ -1,4 +1,4 @@
-"""Draw docs/figures/attack-plane.png, every attack in the plane, from the functions themselves:
+"""Draw docs/figures/attack-plane.png: the updates of every attack, and the step of every rule, in the plane.
 
 python docs/figures/make_attacks.py
 """
@@ -18,11 +18,11 @@ from dragfl.rng import rng
 
 HERE = Path(__file__).resolve().parent
 Rows = np.ndarray
-F = 6  # attackers, beside 12 honest clients
-BOX = (-1.35, 2.0, -1.3, 2.05)  # left, right, bottom, top: the same in every panel
+HONEST, F = 12, 6  # honest clients, attackers
+BOX = (-1.35, 2.0, -1.3, 2.05)  # left, right, bottom, top of every subplot
 GREY, SENT = "#9A9A9A", "#D55E00"
 
-STYLE = {  # colour-blind-safe, and told apart by shape as well
+STYLE = {  # rule -> (colour-blind safe colour, marker)
     "mean": ("#000000", "o"),
     "median": ("#E69F00", "s"),
     "trimmed_mean": ("#56B4E9", "D"),
@@ -35,21 +35,20 @@ STYLE = {  # colour-blind-safe, and told apart by shape as well
 
 def main() -> None:
     draws = rng(11, "plane")
-    clean = np.array([0.9, 0.5]) + draws.normal(size=(12 + F, 2)) * [0.5, 0.55]
-    honest, own = clean[:12], clean[12:]
+    clean = np.array([0.9, 0.5]) + draws.normal(size=(HONEST + F, 2)) * [0.5, 0.55]
+    honest, own = clean[:HONEST], clean[HONEST:]
     root = np.array([0.8, 0.25])
-    panels = lies(honest, own, root)
     figure = Figure(figsize=(11.0, 7.35), facecolor="white")
     grid = figure.subplots(3, 5)
     figure.subplots_adjust(left=0.012, right=0.988, top=0.97, bottom=0.05, wspace=0.05, hspace=0.10)
-    for ax, (title, sent) in zip(grid.flat, panels.items(), strict=True):
-        panel(ax, title, honest, sent, root)
-    figure.legend(handles=legend(), loc="lower center", ncols=10, frameon=False, fontsize=8.5, handletextpad=0.2)
+    for ax, (title, sent) in zip(grid.flat, attack_updates(honest, own, root).items(), strict=True):
+        draw_attack(ax, title, honest, sent, root)
+    figure.legend(handles=make_legend(), loc="lower center", ncols=10, frameon=False, fontsize=8.5, handletextpad=0.2)
     figure.savefig(HERE / "attack-plane.png", dpi=130, metadata={"Software": None})
 
 
 def rules(root: Rows) -> dict[str, Callable[[Rows], Rows]]:
-    """The rules of dragfl.functional that are drawn."""
+    """The rules that are drawn, by name."""
     every: dict[str, Callable[[Rows], Rows]] = {
         "mean": functional.mean,
         "median": functional.median,
@@ -62,8 +61,8 @@ def rules(root: Rows) -> dict[str, Callable[[Rows], Rows]]:
     return every
 
 
-def lies(honest: Rows, own: Rows, root: Rows) -> dict[str, Rows]:
-    """Panel title -> what the attackers send."""
+def attack_updates(honest: Rows, own: Rows, root: Rows) -> dict[str, Rows]:
+    """Title of the subplot -> updates of the attackers."""
 
     def trimmed(sent: Rows) -> Rows:
         return functional.trimmed_mean(np.vstack([honest, sent]), F)
@@ -90,8 +89,8 @@ def lies(honest: Rows, own: Rows, root: Rows) -> dict[str, Rows]:
     }
 
 
-def panel(ax: Axes, title: str, honest: Rows, sent: Rows, root: Rows) -> None:
-    """Honest points, sent points, and where each rule lands."""
+def draw_attack(ax: Axes, title: str, honest: Rows, sent: Rows, root: Rows) -> None:
+    """Draw the updates of honest clients and attackers, and the step of each rule."""
     left, right, bottom, top = BOX
     ax.axhline(0.0, color="#DDDDDD", linewidth=0.8, zorder=0)
     ax.axvline(0.0, color="#DDDDDD", linewidth=0.8, zorder=0)
@@ -107,14 +106,14 @@ def panel(ax: Axes, title: str, honest: Rows, sent: Rows, root: Rows) -> None:
     for name, rule in rules(root).items():
         colour, marker = STYLE[name]
         place = np.clip(rule(np.vstack([honest, sent])), (left, bottom), (right, top))
-        size = {"*": 130, "v": 120}.get(marker, 60)  # Krum stays visible under a lie that it picked
+        size = {"*": 130, "v": 120}.get(marker, 60)  # Krum selects an update: larger, to be seen behind it
         ax.scatter(*place, s=size, marker=marker, color=colour, edgecolors="white", linewidths=0.7, zorder=5)
     ax.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[], aspect="equal")
     ax.set_title(title, fontsize=8.8, loc="left", pad=3, fontweight="bold" if title == "no attack" else None)
     ax.spines[:].set_color("#BBBBBB")
 
 
-def legend() -> list[Line2D]:
+def make_legend() -> list[Line2D]:
     def mark(marker: str, colour: str, label: str, size: float) -> Line2D:
         return Line2D([], [], linestyle="", marker=marker, color=colour, label=label, markersize=size)
 

@@ -1,4 +1,6 @@
-"""Draw docs/figures/drift-plane.png and drift-drag.png from runs of the real engine: python docs/figures/make_drift.py
+"""Draw docs/figures/drift-plane.png and drift-drag.png from runs of the engine.
+
+    python docs/figures/make_drift.py
 
 The clients are those of examples/quadratic.py: three quadratics in the plane, and a pair on the line.
 """
@@ -23,7 +25,7 @@ BLACK, BLUE, GREEN, ORANGE, VERMILLION, PINK, GREY = (
     "#000000", "#0072B2", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#777777",
 )  # fmt: skip
 ROUNDS = 60
-BEST, RESTS = optimum(THREE), fedavg_point(THREE, LOCAL["lr"], LOCAL["local_steps"])
+BEST, FIXED_POINT = optimum(THREE), fedavg_point(THREE, LOCAL["lr"], LOCAL["local_steps"])
 DRAG: dict[str, Any] = {"name": "drag", "c": 0.1, "alpha": 0.5}
 FADING: dict[str, Any] = {**DRAG, "c": {"kind": "linear", "start": 0.1, "end": 0.0, "rounds": 30}}
 LINES: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -54,12 +56,12 @@ def main() -> None:
     figure.savefig(HERE / "drift-drag.png", dpi=150, metadata={"Software": None})
 
 
-DARK = "#B87F00"  # the orange of a line, for letters
-ZOOM = (-0.55, 1.05, -0.75, 0.85)  # left, right, bottom, top of the middle picture
+DARK = "#B87F00"  # a darker orange for text
+ZOOM = (-0.55, 1.05, -0.75, 0.85)  # left, right, bottom, top of the middle subplot
 
 
 def draw_clients(ax: Axes) -> None:
-    """The three objectives by a level line each, the start, and the frame of the next picture."""
+    """Draw level lines of the three objectives, the start, and the frame of the next subplot."""
     for m, (A, b) in enumerate(THREE, start=1):
         steep, axes = np.linalg.eigh(np.asarray(A))
         angle = float(np.degrees(np.arctan2(axes[1, 0], axes[0, 0])))
@@ -76,17 +78,17 @@ def draw_clients(ax: Axes) -> None:
     mark(ax, size=9)
     ax.set(xlim=(-3.0, 4.6), ylim=(-3.6, 4.0))
     ax.set_aspect("equal")
-    tidy(ax, "Three clients, level lines")
+    set_title(ax, "Three clients, level lines")
 
 
 def draw_plane(ax: Axes, paths: dict[str, Array]) -> None:
-    """Where the model goes, close to the end."""
+    """Draw the path of the model near the optimum."""
     for name in ("FedDyn", "SCAFFOLD", "Mime", "DRAG, c = 0.1", "FedAvg"):
         _, colour, dash = LINES[name]
         ax.plot(*paths[name].T, dash, color=colour, linewidth=1.3, marker=".", markersize=4)
     mark(ax, size=14)
     ax.annotate("optimum", BEST, (-0.38, 0.17), fontsize=8.5, arrowprops=ARROW)
-    ax.annotate("FedAvg's\nown point", RESTS, (0.76, -0.16), fontsize=8.5, arrowprops=ARROW)
+    ax.annotate("fixed point\nof FedAvg", FIXED_POINT, (0.76, -0.16), fontsize=8.5, arrowprops=ARROW)
     ax.text(0.42, -0.45, "DRAG, c = 0.1", color=VERMILLION, fontsize=8.5)
     ax.text(0.60, 0.52, "FedDyn", color=DARK, fontsize=8.5)
     ax.text(-0.53, -0.68, "Mime", color=GREEN, fontsize=8.5)
@@ -94,20 +96,20 @@ def draw_plane(ax: Axes, paths: dict[str, Array]) -> None:
     left, right, bottom, top = ZOOM
     ax.set(xlim=(left, right), ylim=(bottom, top), xticks=(-0.5, 0, 0.5, 1), yticks=(-0.5, 0, 0.5))
     ax.set_aspect("equal")
-    tidy(ax, "The model, round by round")
+    set_title(ax, "The model, round by round")
 
 
 ARROW = {"arrowstyle": "-", "color": GREY, "linewidth": 0.7, "shrinkB": 5}
 
 
 def mark(ax: Axes, size: float) -> None:
-    """A star at the optimum, a square where FedAvg rests."""
-    ax.plot(*RESTS, "s", color=BLACK, markersize=size / 2, markerfacecolor="white", zorder=5)
+    """Draw a star at the optimum and a square at the fixed point of FedAvg."""
+    ax.plot(*FIXED_POINT, "s", color=BLACK, markersize=size / 2, markerfacecolor="white", zorder=5)
     ax.plot(*BEST, "*", color=BLACK, markersize=size, markerfacecolor="#F0E442", zorder=6)
 
 
 def draw_distance(ax: Axes, paths: dict[str, Array]) -> None:
-    """On a log axis."""
+    """Draw the distance to the optimum by round on a log axis."""
     places = {"FedAvg": (32.5, 0.13), "DRAG, c = 0.1": (43, 0.95), "DRAG, c to 0": (18.6, 0.13)}
     for name, points in paths.items():
         _, colour, dash = LINES[name]
@@ -118,48 +120,48 @@ def draw_distance(ax: Axes, paths: dict[str, Array]) -> None:
     ax.legend(loc=(0.50, 0.42), fontsize=8.5, frameon=False, labelcolor="linecolor", handlelength=1.4)
     ax.set_xlabel("round", fontsize=8.5)
     ax.set(xlim=(0, ROUNDS), ylim=(1e-6, 5.0))
-    tidy(ax, "Distance to the optimum")
+    set_title(ax, "Distance to the optimum")
 
 
 PAIR: list[Bowl] = [([[1.0]], [1.0]), ([[1.0]], [-1.0])]
 
 
-def pair(c: Any, rounds: int) -> Array:
+def run_pair(c: Any, rounds: int) -> Array:
     algorithm = {"name": "drag", "c": c}
     return path(experiment(PAIR, [-2.0], algorithm, clients={"local_steps": 5, "lr": 0.05}, rounds=rounds))[:, 0]
 
 
 def draw_constant(constant: Axes, vanishing: Axes) -> None:
-    """DRAG on the line: it rests at 2 c / (1 - 2 c), or closes in on the optimum as c goes to 0."""
+    """Draw DRAG on the line: its fixed point is 2 c / (1 - 2 c); with c going to 0 it converges to the optimum."""
     for c, colour in ((0.0, BLACK), (0.1, BLUE), (0.2, VERMILLION), (0.3, PINK)):
-        constant.plot(pair(c, 40), color=colour, linewidth=1.6)
+        constant.plot(run_pair(c, 40), color=colour, linewidth=1.6)
         if c < 0.25:
-            rests = 2 * c / (1 - 2 * c)
-            constant.axhline(rests, color=colour, linewidth=0.7, linestyle=":")
-            constant.text(40.6, rests, f"c = {c:g}: {rests:.3g}", color=colour, fontsize=8.5, va="center")
+            fixed_point = 2 * c / (1 - 2 * c)
+            constant.axhline(fixed_point, color=colour, linewidth=0.7, linestyle=":")
+            constant.text(40.6, fixed_point, f"c = {c:g}: {fixed_point:.3g}", color=colour, fontsize=8.5, va="center")
     constant.text(40.6, 2.3, "c = 0.3\ndiverges", color=PINK, fontsize=8.5, va="center")
     constant.set(xlim=(0, 40), ylim=(-2.1, 2.6))
     constant.set_ylabel("model θ; the optimum is 0", fontsize=8.5)
-    tidy(constant, "DRAG, c constant")
+    set_title(constant, "DRAG, c constant")
 
     rounds = 120
     linear = {"kind": "linear", "start": 0.2, "end": 0.0, "rounds": 60}
     fading = {"kind": "inverse_sqrt", "start": 0.2, "period": 1.0}
-    vanishing.plot(pair(0.2, rounds), color=VERMILLION, linewidth=1.6)
-    vanishing.plot(pair(fading, rounds), color=GREEN, linewidth=1.6)
-    vanishing.plot(pair(linear, rounds), color=BLUE, linewidth=1.6)
+    vanishing.plot(run_pair(0.2, rounds), color=VERMILLION, linewidth=1.6)
+    vanishing.plot(run_pair(fading, rounds), color=GREEN, linewidth=1.6)
+    vanishing.plot(run_pair(linear, rounds), color=BLUE, linewidth=1.6)
     vanishing.axhline(0.0, color=BLACK, linewidth=0.7, linestyle=":")
     vanishing.axvline(60, color=BLUE, linewidth=0.7, linestyle=":")
     vanishing.text(64, 0.60, "c = 0.2", color=VERMILLION, fontsize=8.5)
     vanishing.text(22.5, 0.38, "c linear, 0 at round 60", color=BLUE, fontsize=8.5)
     vanishing.text(66, -0.14, "c = 0.2 / √(1 + t)", color=GREEN, fontsize=8.5)
     vanishing.set(xlim=(0, rounds), ylim=(-0.5, 0.75))
-    tidy(vanishing, "DRAG, c to 0 (enlarged)")
+    set_title(vanishing, "DRAG, c to 0 (enlarged)")
     for ax in (constant, vanishing):
         ax.set_xlabel("round", fontsize=8.5)
 
 
-def tidy(ax: Axes, title: str) -> None:
+def set_title(ax: Axes, title: str) -> None:
     ax.set_title(title, loc="left", fontsize=9, fontweight="bold")
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=8)

@@ -1,9 +1,9 @@
-"""Draw docs/figures/readme.png from the run directories of a demo: `make demo`, then
+"""Draw docs/figures/readme.png from the run directories of a demo. First `make demo`, then:
 
     python docs/figures/make_readme_figure.py [DEMO_FOLDER]
 
-Two runs are controls and not part of the demo: FedAvg with a longer server step, and the server training on its root
-data alone (examples/root_only.py). They are made beside it, in DEMO_FOLDER/controls, from the demo's own TOML files.
+Two runs are controls that are not part of the demo: FedAvg with a larger server learning rate, and training on the
+root data only (examples/root_only.py). They are run in DEMO_FOLDER/controls with the TOML files of the demo.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ HERE = Path(__file__).resolve().parent
 BLACK, BLUE, GREEN, ORANGE, VERMILLION, GREY = "#000000", "#0072B2", "#009E73", "#E69F00", "#D55E00", "#777777"
 TARGET = 0.85
 
-Line = tuple[Path, str, str, str, tuple[float, float]]  # run, name, colour, dash, where the name stands
+Line = tuple[Path, str, str, str, tuple[float, float]]  # run, label, colour, dash, position of the label
 
 
 def main(demo: Path) -> None:
     runs, controls = demo / "runs", demo / "controls"
-    make_controls(demo, controls)
+    run_controls(demo, controls)
     figure = Figure(figsize=(10.0, 3.1), layout="constrained", facecolor="white")
     drift, attacked, clients = figure.subplots(1, 3, width_ratios=(1.0, 1.0, 1.1))
-    curves(
+    draw_curves(
         drift,
         "Label-sorted clients, no attack",
         (runs / "drift-fedavg", "FedAvg", BLACK, "-", (62, 0.76)),
@@ -39,7 +39,7 @@ def main(demo: Path) -> None:
         (runs / "drift-drag", "DRAG", BLUE, "-", (62, 0.96)),
     )
     drift.annotate("", (15.5, 0.57), (22, 0.38), arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.7})
-    curves(
+    draw_curves(
         attacked,
         "Six of 20 clients flip the sign",
         (runs / "sign_flip-fedavg", "FedAvg", BLACK, "-", (26, 0.03)),
@@ -47,12 +47,12 @@ def main(demo: Path) -> None:
         (controls / "root-only", "root data alone", GREY, "--", (6, 0.88)),
         (runs / "sign_flip-br_drag", "BR-DRAG", GREEN, "-", (41, 0.66)),
     )
-    heat_map(figure, clients, runs / "sign_flip-br_drag")
+    draw_divergence(figure, clients, runs / "sign_flip-br_drag")
     figure.savefig(HERE / "readme.png", dpi=150, metadata={"Software": None})
 
 
-def make_controls(demo: Path, controls: Path) -> None:
-    """The two runs the demo's are compared with; runs that are there are not repeated."""
+def run_controls(demo: Path, controls: Path) -> None:
+    """Run the two controls; finished runs are not repeated."""
     longer = dragfl.load(demo / "drift.toml", "algorithm.name=fedavg", "algorithm.server_lr=3.0", "name=fedavg-lr3")
     dragfl.run(longer, controls / "fedavg-lr3")
     sys.path.insert(0, str(HERE.parents[1] / "examples"))
@@ -61,8 +61,8 @@ def make_controls(demo: Path, controls: Path) -> None:
     dragfl.run(dragfl.load(tables), controls / "root-only")
 
 
-def curves(ax: Axes, title: str, *lines: Line) -> None:
-    """Test accuracy by round."""
+def draw_curves(ax: Axes, title: str, *lines: Line) -> None:
+    """Draw test accuracy by round."""
     for path, name, colour, dash, (x, y) in lines:
         rounds, accuracy = zip(*dragfl.load_run(path).accuracy, strict=True)
         ax.plot(rounds, accuracy, dash, color=colour, linewidth=1.8)
@@ -72,11 +72,11 @@ def curves(ax: Axes, title: str, *lines: Line) -> None:
     ax.set_xlabel("round", fontsize=8.5)
     ax.set_ylabel("test accuracy", fontsize=8.5)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
-    tidy(ax, title)
+    set_title(ax, title)
 
 
-def heat_map(figure: Figure, ax: Axes, path: Path) -> None:
-    """Divergence of every client in every round, the attackers on top."""
+def draw_divergence(figure: Figure, ax: Axes, path: Path) -> None:
+    """Draw the divergence of every client in every round, attackers first."""
     log = dragfl.load_run(path).clients
     attacker = dict(zip(log[0]["client"], log[0]["attacker"], strict=True))
     order = sorted(attacker, key=lambda m: (not attacker[m], m))
@@ -91,13 +91,13 @@ def heat_map(figure: Figure, ax: Axes, path: Path) -> None:
     bar.set_label("divergence λ", fontsize=8.5)
     bar.ax.tick_params(labelsize=8)
     bar.outline.set_visible(False)
-    tidy(ax, "BR-DRAG in the middle run, client by client")
+    set_title(ax, "BR-DRAG in the middle run, client by client")
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=0)
     ax.get_yticklabels()[0].set_color(VERMILLION)
 
 
-def tidy(ax: Axes, title: str) -> None:
+def set_title(ax: Axes, title: str) -> None:
     ax.set_title(title, loc="left", fontsize=9, fontweight="bold")
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=8)
