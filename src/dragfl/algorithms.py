@@ -1,6 +1,7 @@
-"""The named algorithms: a paper's name -> correction x aggregate x server step, and what a spec may set.
+"""The named algorithms: name -> correction x aggregate x server step, and the settings of each.
 
-A preset takes the settings of its parts under flat names (`c`, `alpha`, `server_lr`); a composition names the parts.
+A correction or an aggregate with the attribute `paper` is a preset under its own name; the presets that combine several
+parts are listed here. A preset takes the settings of its parts under flat names (`c`, `alpha`, `server_lr`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dragfl.aggregates.robust import PREAGGREGATORS, Chain
 from dragfl.corrections import CORRECTIONS
 from dragfl.errors import SpecError, nearest
 from dragfl.server_steps import SERVER_STEPS
+from dragfl.types import Algorithm
 
 PARTS: dict[str, dict[str, Any]] = {
     "correction": CORRECTIONS,
@@ -46,42 +48,30 @@ class Preset:
                 names.setdefault(name, []).append((part, f.name))
         return names
 
+    def build(self) -> Algorithm:
+        """The algorithm with its default settings."""
+        parts = {part: kinds[getattr(self, part)](**self.defaults.get(part, {})) for part, kinds in PARTS.items()}
+        return Algorithm(**parts)
+
+
+def _presets_of(part: str) -> dict[str, Preset]:
+    """One preset for every part with a `paper`, under the name of the part."""
+    return {name: Preset(kind.paper, **{part: name}) for name, kind in PARTS[part].items() if hasattr(kind, "paper")}
+
 
 PRESETS = {
     "fedavg": Preset("McMahan et al. 2017"),
-    "drag": Preset("Zhu et al. 2023, arXiv 2309.01779", aggregate="drag"),
-    "br_drag": Preset("Zhu et al. 2023, arXiv 2309.01779", aggregate="br_drag"),
-    "fltrust": Preset("Cao et al. 2021", aggregate="fltrust"),
+    **_presets_of("correction"),
+    **_presets_of("aggregate"),
+    # Compositions of several parts, or under another name than the part.
     "fedprox": Preset("Li et al. 2020", correction="prox"),
-    "scaffold": Preset("Karimireddy et al. 2020", correction="scaffold"),
     "adabest": Preset("Varno et al. 2022", correction="adabest", server="adabest"),
-    "feddyn": Preset("Acar et al. 2021", correction="feddyn"),
-    "feddc": Preset("Gao et al. 2022", correction="feddc"),
-    "mime": Preset("Karimireddy et al. 2020b", correction="mime"),
     "mimelite": Preset("Karimireddy et al. 2020b", correction="mime", defaults={"correction": {"lite": True}}),
     "fedavgm": Preset("Hsu et al. 2019", server="momentum"),
     "fedadam": Preset("Reddi et al. 2021", server="adam"),
     "fedyogi": Preset("Reddi et al. 2021", server="yogi"),
     "fedadagrad": Preset("Reddi et al. 2021", server="adagrad"),
-    "fednova": Preset("Wang et al. 2020", aggregate="fednova"),
-    "fedcm": Preset("Xu et al. 2021", correction="fedcm"),
     "fedexp": Preset("Jhunjhunwala et al. 2023", aggregate="fedexp", server="averaged_iterate"),
-    "krum": Preset("Blanchard et al. 2017", aggregate="krum"),
-    "multi_krum": Preset("Blanchard et al. 2017", aggregate="multi_krum"),
-    "median": Preset("Yin et al. 2018", aggregate="median"),
-    "trimmed_mean": Preset("Yin et al. 2018", aggregate="trimmed_mean"),
-    "geometric_median": Preset("Pillutla et al. 2022", aggregate="geometric_median"),
-    "bulyan": Preset("El Mhamdi et al. 2018", aggregate="bulyan"),
-    "centered_clipping": Preset("Karimireddy et al. 2021", aggregate="centered_clipping"),
-    "norm_clipping": Preset("Sun et al. 2019", aggregate="norm_clipping"),
-    "dnc": Preset("Shejwalkar et al. 2021", aggregate="dnc"),
-    "sign_guard": Preset("Xu et al. 2022", aggregate="sign_guard"),
-    "fools_gold": Preset("Fung et al. 2020", aggregate="fools_gold"),
-    "flame": Preset("Nguyen et al. 2022", aggregate="flame"),
-    "rlr": Preset("Ozdayi et al. 2021", aggregate="rlr"),
-    "mea_med": Preset("Xie et al. 2018", aggregate="mea_med"),
-    "mda": Preset("El Mhamdi et al. 2020", aggregate="mda"),
-    "caf": Preset("Allouah et al. 2025", aggregate="caf"),
 }
 
 

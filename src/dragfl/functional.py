@@ -13,8 +13,7 @@ tensor([1., 1.])
 
 from __future__ import annotations
 
-from dragfl.aggregates._divergence import Divergence
-from dragfl.aggregates._drag import divergences, inverse_norms
+from dragfl.aggregates._drag import Divergence, cosines_and_divergences, inverse_norms
 from dragfl.aggregates.robust.one_shot import (
     arc,
     bucketing,
@@ -94,7 +93,7 @@ def divergence(updates: Array, reference: Array, c: float, kind: Divergence = "l
     if rhat is None:
         raise SpecError("divergence: the reference is the zero vector, which has no direction; give another one")
     norms, dots = norms_and_dots(X, rhat)
-    _, lam = divergences(norms, dots, c, kind)
+    _, lam = cosines_and_divergences(norms, dots, c, kind)
     return like(lam.masked_fill(~finite_rows(norms), torch.nan).to(X.dtype), updates)
 
 
@@ -109,7 +108,7 @@ def drag(updates: Array, reference: Array, c: float, kind: Divergence = "linear"
     X, norms, dots = _finite(X, *norms_and_dots(X, r))  # with r itself: r/|r| would be one more pass
     if not len(X):
         return like(torch.zeros_like(r), updates)
-    _, lam = divergences(norms, dots / size, c, kind)
+    _, lam = cosines_and_divergences(norms, dots / size, c, kind)
     step = combine((1.0 - lam).unsqueeze(0) / len(X), X)[0]
     pull = float(lam @ norms) / len(X) / size
     if 1.0 / FLOAT32_SAFE < pull < FLOAT32_SAFE or pull == 0.0:
@@ -128,7 +127,7 @@ def br_drag(updates: Array, root: Array, c: float, kind: Divergence = "linear") 
     X, norms, dots = _finite(X, *norms_and_dots(X, rhat))
     if not len(X):
         return like(torch.zeros_like(r), updates)
-    _, lam = divergences(norms, dots, c, kind)
+    _, lam = cosines_and_divergences(norms, dots, c, kind)
     step = combine((norm(r) / len(X) * (1.0 - lam) * inverse_norms(norms)).unsqueeze(0), X)[0]
     return like(step.add_(r, alpha=float(lam.mean())), updates)
 

@@ -13,22 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dragfl.arithmetic import norm
 from dragfl.lazy import Tensor
 from dragfl.schedules import check_range
-from dragfl.types import (
-    FederationInfo,
-    Need,
-    NoState,
-    Partial,
-    Plan,
-    RoundContext,
-    RoundInputs,
-    State,
-    Updates,
-    no_state,
-)
+from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
 
 
 @dataclass(frozen=True)
@@ -43,6 +33,7 @@ class FedExP:
 
     eps: float = 1e-3
     cap: float | None = None
+    paper: ClassVar[str] = "Jhunjhunwala et al. 2023"
 
     def __post_init__(self) -> None:
         check_range("fedexp", "eps", self.eps, 0.0, 1e6, open_low=True)
@@ -51,17 +42,16 @@ class FedExP:
 
     init = no_state
 
-    def needs(self, state: State) -> frozenset[Need]:
+    def needs(self, state: NoState) -> frozenset[Need]:
         return frozenset()
 
-    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: NoState, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> NoState:
         return NoState()
 
-    def fold(self, plan: Plan, block: Updates) -> Partial:
+    def fold(self, plan: NoState, block: Updates) -> Partial:
         return Partial.of(block, {"squares": block.norm.square().sum()}, {"norm": block.norm})
 
-    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
-
+    def finish(self, state: NoState, plan: NoState, partial: Partial) -> tuple[Tensor, NoState, Mapping[str, float]]:
         mean = partial.mean
         eta = max(1.0, float(partial.sums["squares"]) / partial.count / (2.0 * (norm(mean) ** 2 + self.eps)))
         eta = eta if self.cap is None else min(eta, self.cap)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from dragfl.arithmetic import combine
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice, check_range
-from dragfl.types import FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, no_state
+from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class FedNova:
 
     weighting: Literal["uniform", "samples"] = "uniform"
     prox: float = 0.0
+    paper: ClassVar[str] = "Wang et al. 2020"
 
     def __post_init__(self) -> None:
         check_choice("fednova", "weighting", self.weighting, ("uniform", "samples"))
@@ -47,17 +48,16 @@ class FedNova:
 
     init = no_state
 
-    def needs(self, state: State) -> frozenset[Need]:
+    def needs(self, state: NoState) -> frozenset[Need]:
         return frozenset()
 
-    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: NoState, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> FedNovaPlan:
         shrink = context.lr * self.prox
         if not shrink < 1.0:
             raise SpecError(f"fednova: lr * prox = {shrink:g}; it needs less than 1: lower prox or clients.lr")
         return FedNovaPlan(shrink)
 
-    def fold(self, plan: Plan, block: Updates) -> Partial:
-
+    def fold(self, plan: FedNovaPlan, block: Updates) -> Partial:
         p = block.weight if self.weighting == "samples" else torch.ones_like(block.weight)
         steps = block.steps.to(p)
         work = steps if plan.shrink == 0.0 else (1.0 - (1.0 - plan.shrink) ** steps) / plan.shrink
@@ -65,7 +65,9 @@ class FedNova:
         sums = {"normalised": normalised, "steps": (p * steps).sum(), "p": p.sum()}
         return Partial.of(block, sums, {"norm": block.norm}, total)
 
-    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+    def finish(
+        self, state: NoState, plan: FedNovaPlan, partial: Partial
+    ) -> tuple[Tensor, NoState, Mapping[str, float]]:
         p, steps = float(partial.sums["p"]), float(partial.sums["steps"])
         step = partial.sums["normalised"].double() * (steps / p**2)
         return step.float(), state, {"effective_steps": steps / p}

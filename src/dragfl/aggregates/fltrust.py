@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from dragfl.aggregates._drag import inverse_norms
 from dragfl.arithmetic import EPS, combine, cosines, norm, row_dots, unit
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
-from dragfl.types import FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, no_state
+from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,23 @@ class FLTrust:
     """
 
     on_no_trust: Literal["skip", "root"] = "skip"
+    aggregates_extras: ClassVar[bool] = False  # the root update is a reference for updates, not for extras
+    paper: ClassVar[str] = "Cao et al. 2021"
 
     def __post_init__(self) -> None:
         check_choice("fltrust", "on_no_trust", self.on_no_trust, ("skip", "root"))
 
     init = no_state
 
-    def needs(self, state: State) -> frozenset[Need]:
+    def needs(self, state: NoState) -> frozenset[Need]:
         return frozenset({"root"})
 
-    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
-
+    def begin(self, state: NoState, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> FLTrustPlan:
         if inputs.root is None:
             raise ValueError("fltrust needs the root update; give `root` to begin()")
         return FLTrustPlan(inputs.root, unit(inputs.root))
 
-    def fold(self, plan: Plan, block: Updates) -> Partial:
-
+    def fold(self, plan: FLTrustPlan, block: Updates) -> Partial:
         if plan.unit is None:
             x = torch.zeros_like(block.norm)
         else:
@@ -66,8 +66,9 @@ class FLTrust:
         per_client = {"norm": block.norm, "cosine": x, "trust": trust, "suspicion": 1.0 - x}
         return Partial.of(block, sums, per_client, total)
 
-    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
-
+    def finish(
+        self, state: NoState, plan: FLTrustPlan, partial: Partial
+    ) -> tuple[Tensor, NoState, Mapping[str, float]]:
         trust = float(partial.sums["trust"])
         if trust > EPS:
             step = (partial.sums["trusted"].double() * (norm(plan.root) / trust)).float()

@@ -17,18 +17,7 @@ from dragfl.aggregates._drag import inverse_norms, pairwise_cosine
 from dragfl.arithmetic import EPS, combine
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
-from dragfl.types import (
-    FederationInfo,
-    Need,
-    NoState,
-    Partial,
-    Plan,
-    RoundContext,
-    RoundInputs,
-    State,
-    Updates,
-    no_state,
-)
+from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
 
 
 @dataclass(frozen=True)
@@ -47,14 +36,13 @@ class Mean:
 
     init = no_state
 
-    def needs(self, state: State) -> frozenset[Need]:
+    def needs(self, state: NoState) -> frozenset[Need]:
         return frozenset()
 
-    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: NoState, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> NoState:
         return NoState()
 
-    def fold(self, plan: Plan, block: Updates) -> Partial:
-
+    def fold(self, plan: NoState, block: Updates) -> Partial:
         p = block.weight if self.weighting == "samples" else torch.ones_like(block.weight)
         weights = torch.stack([p, inverse_norms(block.norm), torch.ones_like(p)])
         weighted, directions, total = combine(weights, block.delta)
@@ -62,6 +50,6 @@ class Mean:
         sums = {"weighted": weighted, "p": p.sum(), "directions": directions, "moving": moving}
         return Partial.of(block, sums, {"norm": block.norm}, total)
 
-    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+    def finish(self, state: NoState, plan: NoState, partial: Partial) -> tuple[Tensor, NoState, Mapping[str, float]]:
         step = (partial.sums["weighted"] / partial.sums["p"]).float()
         return step, state, {"pairwise_cosine": pairwise_cosine(partial.sums)}

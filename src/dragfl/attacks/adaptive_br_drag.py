@@ -23,7 +23,7 @@ from dragfl.attacks.common import copies, known, lies, sample
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice, check_range
-from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
+from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
 Goal = Literal["along", "across"]
 
@@ -41,7 +41,6 @@ def best_cosine(c: float, goal: Goal) -> float:
 
 def _across(X: Tensor, rhat: Tensor) -> Tensor:
     """A unit vector at right angles to rhat, against the mean of X; zero where there is none, as in one dimension."""
-
     axis = torch.zeros_like(rhat)
     axis[int(rhat.abs().argmin())] = 1.0  # where the honest mean is along r, any direction will do
     for v in (X.mean(0), axis):
@@ -92,7 +91,7 @@ class AdaptiveBRDrag:
         if isinstance(self.c, bool) or not 0.0 <= self.c <= 1.0:
             raise SpecError(f"attack adaptive_br_drag: c={self.c}; give a number from 0 to 1")
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         clean = known(view)
         if clean is None:
             return view.own, state

@@ -28,7 +28,7 @@ from dragfl.arrays import Array, like, matrix, vector
 from dragfl.attacks.common import check_positive, known, lies, sample
 from dragfl.attacks.fang_trim import fang_trim
 from dragfl.lazy import Tensor, torch
-from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
+from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
 EDGE = 0.1  # the cosine to the root update of a start that was turned
 
@@ -150,7 +150,7 @@ class AdaptiveFLTrust:
         check_positive("adaptive_fltrust", rounds=self.rounds, queries=self.queries, step=self.step)
         check_positive("adaptive_fltrust", smoothing=self.smoothing, variance=self.variance)
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         clean, f = known(view), len(view.own)
         if clean is None:
             return view.own, state

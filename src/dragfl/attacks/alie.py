@@ -19,7 +19,7 @@ from dragfl.attacks.common import Defence, Tried, copies, known, lies, moments, 
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
-from dragfl.types import RoundContext, State, Updates, View, no_state
+from dragfl.types import NoState, RoundContext, Updates, View, no_state
 
 Side = Literal["below", "above", "against"]
 
@@ -86,7 +86,7 @@ class ALIE:
         if self.z is not None and (self.knowledge == "white_box" or not 0.0 <= self.z < float("inf")):
             raise SpecError(f"attack alie: z={self.z}; give a number of at least 0, or none with knowledge 'white_box'")
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         clean, f = known(view), len(view.own)
         if clean is None:
             return view.own, state

@@ -26,7 +26,6 @@ LEAST, MOST = 2.0**-5, 2.0**10  # factors that a search tries
 
 def sample(name: str, honest: Array, f: int) -> Tensor:
     """The clean updates (h, d) without rows that are not finite; one zero row if none is left."""
-
     if isinstance(f, bool) or not isinstance(f, int | np.integer) or f < 0:
         raise SpecError(f"{name}: f={f!r}; give the number of attackers, an integer of at least 0")
     X = matrix(name, honest)
@@ -48,7 +47,6 @@ def copies(lie: Tensor, f: int, honest: Array) -> Array:
 
 def known(view: View) -> Tensor | None:
     """The clean updates that an attack goes by, as far as it sees any that are finite."""
-
     for clean in (view.honest, view.own):
         if clean is not None and len(clean) and bool((keep := finite_rows(clean.norm)).any()):
             return clean.delta if keep.all() else clean.delta[keep]

@@ -17,7 +17,7 @@ import numpy as np
 from dragfl.attacks.random_scaling import backdoor_scale
 from dragfl.errors import DataError, SpecError
 from dragfl.lazy import Tensor, torch
-from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
+from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
 Predict = Callable[["Tensor"], "Tensor"]  # stored inputs (n, ...) -> scores (n, classes)
 
@@ -45,7 +45,7 @@ def _relabel(y: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
     return out
 
 
-def sent_as_trained(self: Any, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+def sent_as_trained(self: Any, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
     """The lie is in the data: the update is sent as training gave it."""
     return view.own, state
 
@@ -153,7 +153,7 @@ class Backdoor:
         if self.corner not in ("top left", "top right", "bottom left", "bottom right"):
             raise SpecError(f"poison backdoor: corner={self.corner!r}; give 'top left', ..., 'bottom right'")
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         return replace(view.own, delta=backdoor_scale(view.own.delta, self.scale)), state
 
     def for_data(self, classes: int, x: Tensor) -> Backdoor:

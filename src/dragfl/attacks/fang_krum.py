@@ -23,7 +23,7 @@ from dragfl.attacks.common import Sample, check_positive, copies, known, lies, s
 from dragfl.attacks.min_max import squared_distances
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
-from dragfl.types import RoundContext, State, Updates, View, no_state
+from dragfl.types import NoState, RoundContext, Updates, View, no_state
 
 Knows = Literal["full", "partial"]
 Start = Literal["krum", "mean"]
@@ -104,7 +104,7 @@ class FangKrum:
         check_choice("attack fang_krum", "direction", self.direction, get_args(Start))
         check_positive("fang_krum", min_lambda=self.min_lambda)
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         clean, f = known(view), len(view.own)
         if clean is None:
             return view.own, state

@@ -26,7 +26,7 @@ from dragfl.attacks.fang_krum import Knows
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
-from dragfl.types import RoundContext, State, Updates, View, no_state
+from dragfl.types import NoState, RoundContext, Updates, View, no_state
 
 Space = Literal["update", "weights"]
 
@@ -106,7 +106,7 @@ class FangTrim:
         if not 1.0 <= self.beta < float("inf"):
             raise SpecError(f"attack fang_trim: beta={self.beta}; give a finite number of at least 1")
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         clean, f = known(view), len(view.own)
         if clean is None:
             return view.own, state

@@ -13,7 +13,7 @@ from dragfl.attacks.common import lies
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
-from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
+from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
 Mode = Literal["replace", "add"]
 
@@ -51,7 +51,7 @@ class Gaussian:
         if not 0.0 <= self.std < math.inf:
             raise SpecError(f"attack gaussian: std={self.std}; give a finite number of at least 0")
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         rows = [  # addressed by client, so that blocks and order cannot matter
             gaussian(g.unsqueeze(0), self.std, context.rng("attack", int(m)), self.mode)
             for g, m in zip(view.own.delta, view.own.client, strict=True)

@@ -17,7 +17,7 @@ from dragfl.attacks.common import Defence, Tried, check_positive, copies, known,
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor
 from dragfl.schedules import check_choice
-from dragfl.types import RoundContext, State, Updates, View, no_state
+from dragfl.types import NoState, RoundContext, Updates, View, no_state
 
 EPSILON = 0.1
 
@@ -68,7 +68,7 @@ class IPM:
             if self.knowledge == "white_box":
                 raise SpecError(f"attack ipm: epsilon={self.epsilon}, but knowledge 'white_box' searches it; remove it")
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         clean = known(view)
         if clean is None:
             return view.own, state

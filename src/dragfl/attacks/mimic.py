@@ -24,12 +24,11 @@ from dragfl.arrays import Array, vector
 from dragfl.attacks.common import copies, lies, sample
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
-from dragfl.types import FederationInfo, Knowledge, RoundContext, State, Updates, View
+from dragfl.types import FederationInfo, Knowledge, RoundContext, Updates, View
 
 
 def mimic(honest: Array, f: int, z: Array | None = None, row: int = 0) -> Array:
     """One of the honest updates (h, d), from all f attackers: the furthest along z, or without z the given row."""
-
     X = sample("mimic", honest, f)
     if z is not None:
         row = int(row_dots(X, vector("mimic", "z", z, X)).argmax())
@@ -48,7 +47,6 @@ class MimicState:
 
 def _followed(state: MimicState, X: Tensor, draws: np.random.Generator) -> tuple[Tensor, Tensor]:
     """(m, z) after one more round of honest updates; before the first, z is a random direction."""
-
     t = state.rounds
     z = torch.from_numpy(draws.standard_normal(X.shape[1])).to(X) if state.z is None else state.z
     mean = X.mean(0) if state.mean is None else (t * state.mean + X.mean(0)) / (1 + t)
@@ -82,11 +80,10 @@ class Mimic:
                 "from 0 or none"
             )
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> MimicState:
         return MimicState()
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
-
+    def craft(self, state: MimicState, view: View, context: RoundContext) -> tuple[Updates, MimicState]:
         honest = view.honest.select(finite_rows(view.honest.norm)) if view.honest is not None else None
         if honest is None or not len(honest):
             return view.own, state

@@ -22,7 +22,7 @@ from dragfl.arrays import Array
 from dragfl.attacks.common import Sample, copies, known, lies, moments, sample
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
-from dragfl.types import RoundContext, State, Updates, View, no_state
+from dragfl.types import NoState, RoundContext, Updates, View, no_state
 
 Direction = Literal["unit", "sign", "std"]
 Bound = Literal["max", "min"]
@@ -41,7 +41,6 @@ def squared_distances(X: Tensor) -> Tensor:
 
 def _towards(X: Tensor, direction: Direction) -> tuple[Tensor, Tensor]:
     """(mu, p). A mean of zero has no direction, nor has its sign: then p = -sigma."""
-
     mu, sigma = moments(X)
     away = unit(mu) if direction == "unit" else torch.sign(mu)
     return mu, -sigma if direction == "std" or away is None or norm(mu) <= EPS else -away
@@ -49,7 +48,6 @@ def _towards(X: Tensor, direction: Direction) -> tuple[Tensor, Tensor]:
 
 def min_max(honest: Array, f: int, direction: Direction = "unit") -> Array:
     """The lie no further from any honest update (h, d) than the two furthest are apart, from all f attackers."""
-
     X = sample("min_max", honest, f)
     check_choice("min_max", "direction", direction, get_args(Direction))
     mu, p = _towards(X, direction)
@@ -97,7 +95,7 @@ class MinMax:
         check_choice("attack min_max", "direction", self.direction, get_args(Direction))
         check_choice("attack min_max", "knowledge", self.knowledge, get_args(Sample))
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         clean = known(view)
         if clean is None:
             return view.own, state
@@ -126,7 +124,7 @@ class MinSum:
         check_choice("attack min_sum", "bound", self.bound, get_args(Bound))
         check_choice("attack min_sum", "knowledge", self.knowledge, get_args(Sample))
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         clean = known(view)
         if clean is None:
             return view.own, state

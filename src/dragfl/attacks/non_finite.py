@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, get_args
 from dragfl.arrays import Array, like, matrix
 from dragfl.attacks.common import lies
 from dragfl.schedules import check_choice
-from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
+from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
 Value = Literal["nan", "inf", "-inf"]
 Coordinates = Literal["all", "one"]
@@ -43,5 +43,5 @@ class NonFinite:
         check_choice("attack non_finite", "value", self.value, get_args(Value))
         check_choice("attack non_finite", "coordinates", self.coordinates, get_args(Coordinates))
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         return lies(view, non_finite(view.own.delta, self.value, self.coordinates)), state

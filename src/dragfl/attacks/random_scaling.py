@@ -14,7 +14,7 @@ import numpy as np
 from dragfl.arrays import Array, like, matrix
 from dragfl.errors import SpecError
 from dragfl.lazy import torch
-from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state, spans
+from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state, spans
 
 
 def random_scaling(
@@ -65,7 +65,7 @@ class RandomScaling:
 
     init = no_state
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         variance = self.variance if self.std is None else self.std**2
         segments = view.info.segments if self.per_tensor and view.info is not None else None
         rows = [  # addressed by client, so that blocks and order cannot matter

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from dragfl.arrays import Array, like, matrix
 from dragfl.errors import SpecError
-from dragfl.types import Knowledge, RoundContext, State, Updates, View, no_state
+from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
 
 def sign_flip(own: Array, scale: float = 1.0) -> Array:
@@ -35,5 +35,5 @@ class SignFlip:
 
     init = no_state
 
-    def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
+    def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         return replace(view.own, delta=sign_flip(view.own.delta, self.scale)), state

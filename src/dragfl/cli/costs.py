@@ -1,99 +1,62 @@
-"""What an algorithm sends and keeps, found by playing two small rounds with its parts.
+"""What an algorithm sends and keeps, read from its parts without importing torch.
 
-`dragfl list algorithms` answers without torch, which the parts need to run. So the findings are kept in `costs.json`
-beside this file, written by `python -m dragfl.cli.list_parts --costs`; a test holds them to what the parts do now.
+The state of a part is read from the return annotation of its `init`; `needs` and `broadcast` are called with a state
+whose fields are all None. If a part does not work with such a state, they are called with a real one, which imports
+torch. A test compares the result with two real rounds of every built-in algorithm.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
+import typing
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-CLIENTS = 20  # enough for any rule's least cohort
-FILE = Path(__file__).with_name("costs.json")
+from dragfl.lazy import torch
+from dragfl.types import Algorithm, FederationInfo, NoState, RoundContext, RoundInputs
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one client in one round, and what is kept from round to round."""
+    """Communication of one client in one round, and the state kept between rounds."""
 
     down: int  # vectors of the model's length sent to a client, the model included
     up: int  # vectors sent back, the update included
-    client: list[str]  # what each client keeps
-    server: list[str]  # what the server keeps beside the model
+    client: list[str]  # state of each client
+    server: list[str]  # state of the server besides the model
     streams: bool  # updates are folded as they arrive; otherwise all are held at once
     passes: int  # over the updates of the first round
-    root: bool  # it wants trusted data on the server
+    root: bool  # it needs trusted data on the server
 
 
-def known() -> dict[str, Cost]:
-    """Preset -> cost, as last found."""
-    return {name: Cost(**fields) for name, fields in json.loads(FILE.read_text()).items()}
+def cost_of(algorithm: Algorithm) -> Cost:
+    """The cost of an algorithm in its first round."""
+    try:
+        return _read_cost(algorithm, _blank_state, object())
+    except Exception:  # a user's own part that computes with its state in `needs` or `broadcast`
+        info = FederationInfo(dim=3, clients=20, per_round=20, segments=(0, 3))
+        return _read_cost(algorithm, lambda part: part.init(info), torch.ones(3))
 
 
-def found() -> dict[str, Cost]:
-    """Preset -> cost, as the parts are now. Imports torch."""
-    from dragfl.algorithms import PRESETS
-
-    return {name: of(name) for name in PRESETS}
-
-
-def of(name: str) -> Cost:
-    """The cost of one preset, as its parts are now. Imports torch."""
-    from dragfl.config.spec import load
-
-    root = {"size": 1}  # for the rules that refuse to load without
-    return probe(load({"algorithm": {"name": name}, "root": root}).algorithm)
-
-
-def probe(algorithm: Any) -> Cost:
-    """Two rounds of CLIENTS clients with a model of three numbers."""
-    import torch
-
-    from dragfl.types import FederationInfo, LocalResult, RoundContext, RoundInputs, Updates
-
-    correct, rule, server = algorithm.correction, algorithm.aggregate, algorithm.server
-    setting = FederationInfo(dim=3, clients=CLIENTS, per_round=CLIENTS, segments=(0, 3))
-    w, delta = torch.zeros(3), torch.ones(CLIENTS, 3) + torch.eye(CLIENTS, 3)
-    states = [correct.init(setting), rule.init(setting), server.init(setting)]
-    shapes = {"vector": w, "scalar": torch.zeros(())}
-    mine = {name: shapes[kind] for name, kind in correct.fields.items()}
-    needs: set[str] = set()
-    down, up, passes = 0, 0, 1
-    for t in range(2):
-        now = RoundContext(t, lr=0.1, seed=0)
-        asked = correct.needs(states[0])
-        gradient = delta[0] if asked - {"root"} else None
-        sent = correct.broadcast(
-            states[0], now, RoundInputs(gradient=gradient, root=delta[0] if "root" in asked else None)
-        )
-        done = LocalResult(delta[0], 2, 0.1, 5, lambda: delta[1])
-        extra, mine = correct.client_finish(done, mine, sent, now)
-        down = 1 + sum(value.shape == w.shape for value in sent.values())
-        up = 1 + sum(value.shape == w.shape for value in extra.values()) + (gradient is not None)
-        passes = 2 if t == 0 and "mean" in rule.needs(states[1]) else passes
-        needs |= rule.needs(states[1]) | asked
-        plan = rule.begin(states[1], now, RoundInputs(root=delta[0], mean=delta.mean(0)), setting)
-        block = Updates(delta, torch.ones(CLIENTS).double(), torch.arange(CLIENTS))
-        partial = rule.fold(plan, block)
-        step, states[1], _ = rule.finish(states[1], plan, partial)
-        sums = {name: CLIENTS * value.double() for name, value in extra.items()}
-        sums |= {
-            "delta": delta.sum(0).double(),
-            "count": torch.tensor(float(CLIENTS)),
-            "steps": torch.tensor(2.0 * CLIENTS),
-        }
-        sums |= {} if gradient is None else {"gradient": gradient}
-        step, states[0] = correct.server_finish(states[0], sums, step, setting, now)
-        w, states[2] = server.update(states[2], step, w, now)
-    kept = [field.name for state in states for field in dataclasses.fields(state)]
-    return Cost(down, up, list(correct.fields), kept, "all" not in needs, passes, "root" in needs)
+def _read_cost(algorithm: Algorithm, make_state: Callable[[Any], Any], vector: Any) -> Cost:
+    correction, rule = algorithm.correction, algorithm.aggregate
+    states = [make_state(part) for part in (correction, rule, algorithm.server)]
+    asked, needs = correction.needs(states[0]), rule.needs(states[1])
+    inputs = RoundInputs(root=vector, mean=vector, gradient=vector)
+    sent = correction.broadcast(states[0], RoundContext(0, lr=0.1, seed=0), inputs)
+    uses_gradient = bool(asked & {"gradient", "weighted_gradient"})
+    return Cost(
+        down=1 + sum(getattr(value, "ndim", 1) > 0 for value in sent.values()),
+        up=1 + sum(kind == "vector" for kind in correction.sends.values()) + uses_gradient,
+        client=list(correction.fields),
+        server=[field.name for state in states for field in dataclasses.fields(state)],
+        streams="all" not in needs,
+        passes=2 if "mean" in needs else 1,
+        root="root" in asked | needs,
+    )
 
 
-def written(costs: dict[str, Cost]) -> str:
-    """Costs as the text of the file."""
-    lines = (f'  "{name}": {json.dumps(dataclasses.asdict(cost))}' for name, cost in costs.items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+def _blank_state(part: Any) -> Any:
+    kind: Any = typing.get_type_hints(type(part).init).get("return", NoState)
+    return kind(**{field.name: None for field in dataclasses.fields(kind)})

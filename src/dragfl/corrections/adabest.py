@@ -13,16 +13,12 @@ The server half, theta^(t+1) = avg^t + beta (avg^t - avg^(t-1)) with avg^(-1) = 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from dragfl.corrections.idle import Tensors, no_needs, nothing_sent, step_unchanged
+from dragfl.lazy import torch
 from dragfl.schedules import check_range
 from dragfl.types import Affine, Fields, LocalResult, RoundContext, no_state
-
-if TYPE_CHECKING:
-    import torch
-else:
-    from dragfl.lazy import torch
 
 
 @dataclass(frozen=True)

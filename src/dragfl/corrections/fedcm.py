@@ -11,17 +11,12 @@ Down (theta, D), up one vector; no client state.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from dragfl.corrections.idle import Tensors, no_needs, nothing_kept
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
-from dragfl.types import Affine, FederationInfo, Fields, RoundContext, RoundInputs, State
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
+from dragfl.types import Affine, FederationInfo, Fields, RoundContext, RoundInputs
 
 
 @dataclass(frozen=True)
@@ -42,23 +37,24 @@ class FedCM:
 
     fields: ClassVar[Fields] = {}
     sends: ClassVar[Fields] = {}
+    paper: ClassVar[str] = "Xu et al. 2021"
     needs = no_needs
     client_finish = nothing_kept
 
     def __post_init__(self) -> None:
         check_range("fedcm", "a", self.a, 0.0, 1.0, open_low=True)
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> FedCMState:
         return FedCMState(torch.zeros(info.dim, device=info.device))
 
-    def broadcast(self, state: State, context: RoundContext, inputs: RoundInputs) -> Tensors:
+    def broadcast(self, state: FedCMState, context: RoundContext, inputs: RoundInputs) -> Tensors:
         return {"direction": state.direction}
 
     def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
         return Affine(scale=self.a, shift=(1.0 - self.a) * sent["direction"])
 
     def server_finish(
-        self, state: State, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
-    ) -> tuple[Tensor, State]:
+        self, state: FedCMState, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+    ) -> tuple[Tensor, FedCMState]:
         steps = float(aggregated["steps"]) / float(aggregated["count"])
         return step, FedCMState(step / (-context.lr * steps)) if context.lr > 0 else state

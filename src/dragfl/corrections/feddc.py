@@ -14,17 +14,12 @@ Down (theta, s), up (g_m, s_m+ - s_m). |mean h| is logged as `h_norm`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from dragfl.corrections.idle import Tensors, no_needs
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
-from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext, RoundInputs, State
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
+from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext, RoundInputs
 
 
 @dataclass(frozen=True)
@@ -46,15 +41,16 @@ class FedDC:
 
     fields: ClassVar[Fields] = {"h": "vector", "s": "vector"}
     sends: ClassVar[Fields] = {"ds": "vector"}
+    paper: ClassVar[str] = "Gao et al. 2022"
     needs = no_needs
 
     def __post_init__(self) -> None:
         check_range("feddc", "strength", self.strength, 0.0, 1e6)
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> FedDCState:
         return FedDCState(torch.zeros(info.dim, device=info.device), torch.zeros(info.dim, device=info.device))
 
-    def broadcast(self, state: State, context: RoundContext, inputs: RoundInputs) -> Tensors:
+    def broadcast(self, state: FedDCState, context: RoundContext, inputs: RoundInputs) -> Tensors:
         return {"s": state.s}
 
     def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
@@ -68,8 +64,8 @@ class FedDC:
         return {"ds": new - mine["s"]}, {"h": mine["h"] + result.delta, "s": new}
 
     def server_finish(
-        self, state: State, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
-    ) -> tuple[Tensor, State]:
+        self, state: FedDCState, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+    ) -> tuple[Tensor, FedDCState]:
         h = (state.h + aggregated["delta"] / info.clients).float()
         s = (state.s + aggregated["ds"] / info.clients).float()
         return step + h, FedDCState(s, h)

@@ -13,17 +13,12 @@ Acar, Zhao, Navarro, Mattina, Whatmough, Saligrama: Federated Learning Based on 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from dragfl.corrections.idle import Tensors, no_needs, nothing_sent
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
-from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext, State
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
+from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext
 
 
 @dataclass(frozen=True)
@@ -44,13 +39,14 @@ class FedDyn:
 
     fields: ClassVar[Fields] = {"h": "vector"}
     sends: ClassVar[Fields] = {}
+    paper: ClassVar[str] = "Acar et al. 2021"
     needs = no_needs
     broadcast = nothing_sent
 
     def __post_init__(self) -> None:
         check_range("feddyn", "strength", self.strength, 0.0, 1e6)
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> FedDynState:
         return FedDynState(torch.zeros(info.dim, device=info.device))
 
     def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
@@ -62,7 +58,7 @@ class FedDyn:
         return {}, {"h": mine["h"] + result.delta}
 
     def server_finish(
-        self, state: State, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
-    ) -> tuple[Tensor, State]:
+        self, state: FedDynState, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+    ) -> tuple[Tensor, FedDynState]:
         h = (state.h + aggregated["delta"] / info.clients).float()
         return step + h, FedDynState(h)

@@ -6,12 +6,10 @@ A correction then spells out only what its paper adds, and still satisfies the w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dragfl.lazy import Tensor
 from dragfl.types import FederationInfo, LocalResult, RoundContext, RoundInputs, State
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Tensors = Mapping[str, "Tensor"]
 

@@ -14,18 +14,13 @@ Mime sends down theta, s and c, MimeLite theta and s; both send up the update an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from dragfl.corrections.idle import Tensors, nothing_kept
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
-from dragfl.types import Affine, FederationInfo, Fields, RoundContext, RoundInputs, State
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
+from dragfl.types import Affine, FederationInfo, Fields, RoundContext, RoundInputs
 
 
 @dataclass(frozen=True)
@@ -50,6 +45,7 @@ class Mime:
 
     fields: ClassVar[Fields] = {}
     sends: ClassVar[Fields] = {}
+    paper: ClassVar[str] = "Karimireddy et al. 2020b"
     client_finish = nothing_kept
 
     def __post_init__(self) -> None:
@@ -57,13 +53,13 @@ class Mime:
         if not 0.0 <= self.momentum < 1.0:
             raise SpecError(f"mime: momentum={self.momentum} is outside [0, 1); choose a value inside it")
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> MimeState:
         return MimeState(torch.zeros(info.dim, device=info.device))
 
-    def needs(self, state: State) -> frozenset[str]:
+    def needs(self, state: MimeState) -> frozenset[str]:
         return frozenset({"gradient" if self.weighting == "uniform" else "weighted_gradient"})
 
-    def broadcast(self, state: State, context: RoundContext, inputs: RoundInputs) -> Tensors:
+    def broadcast(self, state: MimeState, context: RoundContext, inputs: RoundInputs) -> Tensors:
         if inputs.gradient is None:
             raise ValueError("mime needs the mean full gradient; give `gradient` to broadcast()")
         return {"s": state.s} if self.lite else {"s": state.s, "c": inputs.gradient}
@@ -75,6 +71,6 @@ class Mime:
         return Affine(scale=rest, anchor=-rest, shift=self.momentum * sent["s"] + rest * sent["c"])
 
     def server_finish(
-        self, state: State, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
-    ) -> tuple[Tensor, State]:
+        self, state: MimeState, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+    ) -> tuple[Tensor, MimeState]:
         return step, MimeState(self.momentum * state.s + (1.0 - self.momentum) * aggregated["gradient"].float())

@@ -14,17 +14,12 @@ so that c is the mean of all c_m after any history. Down (theta, c), up (g_m, c_
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from dragfl.corrections.idle import Tensors, no_needs
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
-from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext, RoundInputs, State
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
+from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext, RoundInputs
 
 
 @dataclass(frozen=True)
@@ -45,15 +40,16 @@ class Scaffold:
 
     fields: ClassVar[Fields] = {"c": "vector"}
     sends: ClassVar[Fields] = {"dc": "vector"}
+    paper: ClassVar[str] = "Karimireddy et al. 2020"
     needs = no_needs
 
     def __post_init__(self) -> None:
         check_choice("scaffold", "option", self.option, ("I", "II"))
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> ScaffoldState:
         return ScaffoldState(torch.zeros(info.dim, device=info.device))
 
-    def broadcast(self, state: State, context: RoundContext, inputs: RoundInputs) -> Tensors:
+    def broadcast(self, state: ScaffoldState, context: RoundContext, inputs: RoundInputs) -> Tensors:
         return {"c": state.c}
 
     def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
@@ -71,6 +67,6 @@ class Scaffold:
         return {"dc": new - mine["c"]}, {"c": new}
 
     def server_finish(
-        self, state: State, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
-    ) -> tuple[Tensor, State]:
+        self, state: ScaffoldState, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+    ) -> tuple[Tensor, ScaffoldState]:
         return step, ScaffoldState((state.c + aggregated["dc"] / info.clients).float())

@@ -10,14 +10,12 @@ The paper reports the accuracy of avg, not of theta; so does `report = "average"
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor
 from dragfl.schedules import Schedule, at, check_choice, check_range
-from dragfl.types import FederationInfo, RoundContext, State
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from dragfl.types import FederationInfo, RoundContext
 
 
 @dataclass(frozen=True)
@@ -46,10 +44,12 @@ class AdaBestServer:
         if not 0.0 <= self.beta < 1.0:
             raise SpecError(f"server adabest: beta={self.beta} is outside [0, 1); choose a value inside it")
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> AdaBestServerState:
         return AdaBestServerState()
 
-    def update(self, state: State, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, State]:
+    def update(
+        self, state: AdaBestServerState, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, AdaBestServerState]:
         average = w + at(self.lr, context.t) * step
         before = w if state.average is None else state.average
         w_next = average + self.beta * (average - before)

@@ -12,17 +12,11 @@ Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar, McMahan: Adaptive Federat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor, torch
 from dragfl.schedules import Schedule, at, check_range
-from dragfl.types import FederationInfo, RoundContext, State
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    from dragfl.lazy import torch
+from dragfl.types import FederationInfo, RoundContext
 
 
 @dataclass(frozen=True)
@@ -45,7 +39,7 @@ def _start(info: FederationInfo, tau: float) -> AdaptiveState:
     return AdaptiveState(m, torch.full_like(m, tau**2))
 
 
-def _move(w: Tensor, m: Tensor, v: Tensor, lr: float, tau: float) -> tuple[Tensor, State]:
+def _move(w: Tensor, m: Tensor, v: Tensor, lr: float, tau: float) -> tuple[Tensor, AdaptiveState]:
     return w + lr * m / (v.sqrt() + tau), AdaptiveState(m, v)
 
 
@@ -67,10 +61,12 @@ class Adagrad:
     def __post_init__(self) -> None:
         _check("server adagrad", self.lr, self.beta1, 0.0, self.tau)
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> AdaptiveState:
         return _start(info, self.tau)
 
-    def update(self, state: State, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, State]:
+    def update(
+        self, state: AdaptiveState, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, AdaptiveState]:
         m = self.beta1 * state.m + (1.0 - self.beta1) * step
         return _move(w, m, state.v + step.square(), at(self.lr, context.t), self.tau)
 
@@ -95,10 +91,12 @@ class Adam:
     def __post_init__(self) -> None:
         _check("server adam", self.lr, self.beta1, self.beta2, self.tau)
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> AdaptiveState:
         return _start(info, self.tau)
 
-    def update(self, state: State, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, State]:
+    def update(
+        self, state: AdaptiveState, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, AdaptiveState]:
         m = self.beta1 * state.m + (1.0 - self.beta1) * step
         v = self.beta2 * state.v + (1.0 - self.beta2) * step.square()
         return _move(w, m, v, at(self.lr, context.t), self.tau)
@@ -124,10 +122,12 @@ class Yogi:
     def __post_init__(self) -> None:
         _check("server yogi", self.lr, self.beta1, self.beta2, self.tau)
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> AdaptiveState:
         return _start(info, self.tau)
 
-    def update(self, state: State, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, State]:
+    def update(
+        self, state: AdaptiveState, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, AdaptiveState]:
         m = self.beta1 * state.m + (1.0 - self.beta1) * step
         square = step.square()
         v = state.v - (1.0 - self.beta2) * square * torch.sign(state.v - square)

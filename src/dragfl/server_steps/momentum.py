@@ -10,14 +10,11 @@ The effective step is 1/(1 - beta) times that of the plain server step with the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dragfl.errors import SpecError
+from dragfl.lazy import Tensor
 from dragfl.schedules import Schedule, at, check_range
-from dragfl.types import FederationInfo, RoundContext, State
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from dragfl.types import FederationInfo, RoundContext
 
 
 @dataclass(frozen=True)
@@ -43,9 +40,11 @@ class Momentum:
         if not 0.0 <= self.beta < 1.0:
             raise SpecError(f"server momentum: beta={self.beta} is outside [0, 1); choose a value inside it")
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> MomentumState:
         return MomentumState()
 
-    def update(self, state: State, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, State]:
+    def update(
+        self, state: MomentumState, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, MomentumState]:
         m = step if state.m is None else self.beta * state.m + step
         return w + at(self.lr, context.t) * m, MomentumState(m)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from dragfl.lazy import Tensor
 from dragfl.schedules import Schedule, at, check_range
-from dragfl.types import RoundContext, State, no_state
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from dragfl.types import NoState, RoundContext, no_state
 
 
 @dataclass(frozen=True)
@@ -28,5 +25,5 @@ class SGD:
 
     init = no_state
 
-    def update(self, state: State, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, State]:
+    def update(self, state: NoState, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, NoState]:
         return w + at(self.lr, context.t) * step, state

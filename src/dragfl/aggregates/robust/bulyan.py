@@ -40,6 +40,7 @@ class Bulyan:
     f: int | None = None
     theta: Literal["paper", "epfl"] = "paper"
     name: ClassVar[str] = "bulyan"
+    paper: ClassVar[str] = "El Mhamdi et al. 2018"
 
     def __post_init__(self) -> None:
         check_count("bulyan", "f", self.f)

@@ -37,6 +37,7 @@ class CAF:
 
     f: int | None = None
     name: ClassVar[str] = "caf"
+    paper: ClassVar[str] = "Allouah et al. 2025"
 
     def __post_init__(self) -> None:
         check_count("caf", "f", self.f)

@@ -24,15 +24,26 @@ import numpy as np
 from dragfl.aggregates.robust.contract import check_count
 from dragfl.aggregates.robust.gram import blend
 from dragfl.aggregates.robust.pipeline import distances_from
+from dragfl.aggregates.robust.rule import aggregate_extras
+from dragfl.arithmetic import row_norms
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
-from dragfl.types import FederationInfo, Need, Partial, Plan, RoundContext, RoundInputs, State, Updates, no_state
+from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
 
 
 def factors(lengths: Tensor, radius: float | None) -> Tensor:
     """(n,) min(1, radius / length); the median length as radius where none is given. A zero length keeps its 1."""
     limit = lengths.quantile(0.5) if radius is None else torch.tensor(radius, dtype=torch.float64)
     return torch.where(lengths > limit, limit / lengths.clamp_min(1e-300), 1.0)
+
+
+def clipped_mean(X: Tensor, norms: Tensor, radius: float | None) -> Tensor:
+    """(d,) mean of the rows clipped to the radius."""
+    return blend(factors(norms, radius).unsqueeze(0) / len(X), X, float(norms.max()))[0]
+
+
+def _clip_extra(name: str, rows: Tensor) -> Tensor:
+    return clipped_mean(rows, row_norms(rows), None)
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,7 @@ class NormClipping:
     radius: float | None = None
     noise: float = 0.0
     name: ClassVar[str] = "norm_clipping"
+    paper: ClassVar[str] = "Sun et al. 2019"
 
     def __post_init__(self) -> None:
         check_range("norm_clipping", "noise", self.noise, 0.0, 1e9)
@@ -61,19 +73,30 @@ class NormClipping:
 
     init = no_state
 
-    def needs(self, state: State) -> frozenset[Need]:
+    @property
+    def aggregates_extras(self) -> bool:
+        """With the median norm as radius, each extra is clipped to its own median norm, at most the largest honest one.
+
+        A fixed radius is in the unit of the updates, so it bounds no extra.
+        """
+        return self.radius is None
+
+    def needs(self, state: NoState) -> frozenset[Need]:
         return frozenset({"all"}) if self.radius is None else frozenset()
 
-    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(
+        self, state: NoState, context: RoundContext, inputs: RoundInputs, info: FederationInfo
+    ) -> NormClippingPlan:
         return NormClippingPlan(context)
 
-    def fold(self, plan: Plan, block: Updates) -> Partial:
+    def fold(self, plan: NormClippingPlan, block: Updates) -> Partial:
+        clipped = clipped_mean(block.delta, block.norm, self.radius).double() * len(block)
+        extra = aggregate_extras(block, _clip_extra) if self.aggregates_extras else None
+        return Partial.of(block, {"clipped": clipped}, {"norm": block.norm, "suspicion": block.norm}, extra=extra)
 
-        kept = factors(block.norm, self.radius)
-        clipped = blend(kept.unsqueeze(0) / len(block), block.delta, float(block.norm.max()))[0].double() * len(block)
-        return Partial.of(block, {"clipped": clipped}, {"norm": block.norm, "suspicion": block.norm})
-
-    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+    def finish(
+        self, state: NoState, plan: NormClippingPlan, partial: Partial
+    ) -> tuple[Tensor, NoState, Mapping[str, float]]:
         step = partial.sums["clipped"] / partial.count
         if self.noise > 0.0:
             step = step + self.noise * torch.from_numpy(normal(plan.context.rng("robust", self.name), len(step))).to(
@@ -105,27 +128,29 @@ class CenteredClipping:
     radius: float | None = None
     iterations: int = 1
     name: ClassVar[str] = "centered_clipping"
+    paper: ClassVar[str] = "Karimireddy et al. 2021"
+    aggregates_extras: ClassVar[bool] = False  # its centre v is an update; there is none for an extra
 
     def __post_init__(self) -> None:
         check_count("centered_clipping", "iterations", self.iterations, 1)
         if self.radius is not None:
             check_range("centered_clipping", "radius", self.radius, 0.0, 1e30, open_low=True)
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> Centre:
         return Centre(torch.zeros(info.dim, device=info.device))
 
-    def needs(self, state: State) -> frozenset[Need]:
+    def needs(self, state: Centre) -> frozenset[Need]:
         return frozenset() if self.radius is not None and self.iterations == 1 else frozenset({"all"})
 
-    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: Centre, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Centre:
         return state
 
-    def fold(self, plan: Plan, block: Updates) -> Partial:
+    def fold(self, plan: Centre, block: Updates) -> Partial:
         clipped, kept, lengths = clip_around(block.delta, block.norm, plan.v, self.radius, self.iterations)
         sums = {"clipped": clipped.double() * len(block), "kept": kept * len(block)}
         return Partial.of(block, sums, {"norm": block.norm, "suspicion": lengths})
 
-    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+    def finish(self, state: Centre, plan: Centre, partial: Partial) -> tuple[Tensor, Centre, Mapping[str, float]]:
         kept = float(partial.sums["kept"]) / partial.count
         v = ((1.0 - kept) * plan.v.double() + partial.sums["clipped"] / partial.count).float()
         return v, Centre(v), {"kept_mean": kept}

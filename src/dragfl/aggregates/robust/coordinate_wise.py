@@ -28,9 +28,9 @@ class Median:
     """The median of every coordinate."""
 
     name: ClassVar[str] = "median"
+    paper: ClassVar[str] = "Yin et al. 2018"
 
     def columns(self, chunk: Tensor, f: int) -> Tensor:
-
         low, high = middle(len(chunk))
         classes = [0 if i in (low, high) else UNREAD for i in range(len(chunk))]
         return each_column(chunk, classes, lambda xp, rows, piece: halfway(rows[low], rows[high]))
@@ -50,12 +50,12 @@ class TrimmedMean:
 
     f: int | None = None
     name: ClassVar[str] = "trimmed_mean"
+    paper: ClassVar[str] = "Yin et al. 2018"
 
     def __post_init__(self) -> None:
         check_count("trimmed_mean", "f", self.f)
 
     def columns(self, chunk: Tensor, f: int) -> Tensor:
-
         n = len(chunk)
         classes = [0 if f <= i < n - f else UNREAD for i in range(n)]
         return each_column(chunk, classes, lambda xp, rows, piece: mean_of(xp, rows[f : n - f]))
@@ -75,6 +75,7 @@ class MeaMed:
 
     f: int | None = None
     name: ClassVar[str] = "mea_med"
+    paper: ClassVar[str] = "Xie et al. 2018"
 
     def __post_init__(self) -> None:
         check_count("mea_med", "f", self.f)
@@ -103,7 +104,6 @@ def mean_around_median(X: Tensor, keep: int) -> Tensor:
     classes = [i + 2 if i in outer else (1 if i in (low, high) else 0) for i in range(n)]
 
     def around(xp: Any, rows: list[Any], piece: Tensor) -> Any:
-
         m = halfway(rows[low], rows[high])
         below = [m - rows[i] for i in range(drop)]
         above = [rows[i + keep] - m for i in range(drop)]

@@ -44,6 +44,7 @@ class DnC:
     iterations: int = 5
     c: float = 1.0
     name: ClassVar[str] = "dnc"
+    paper: ClassVar[str] = "Shejwalkar et al. 2021"
 
     def __post_init__(self) -> None:
         check_count("dnc", "f", self.f)

@@ -44,6 +44,7 @@ class Flame:
     epsilon: float = 3000.0
     delta: float = 0.01
     name: ClassVar[str] = "flame"
+    paper: ClassVar[str] = "Nguyen et al. 2022"
 
     def __post_init__(self) -> None:
         check_range("flame", "delta", self.delta, 0.0, 1.0, open_low=True)
@@ -51,7 +52,6 @@ class Flame:
             raise SpecError(f"flame: epsilon={self.epsilon}; give a number above 0, or inf for no noise")
 
     def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
-
         away = cosine_distances(gram.dots)
         labels = hdbscan(self.name, away.cpu().numpy(), len(gram) // 2 + 1)
         admitted = torch.from_numpy(largest(labels)).to(away.device)

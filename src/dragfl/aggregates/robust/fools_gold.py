@@ -25,7 +25,7 @@ from dragfl.aggregates.robust.rule import whole_cohort
 from dragfl.arithmetic import EPS
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
-from dragfl.types import FederationInfo, Partial, Plan, RoundContext, RoundInputs, State, Updates
+from dragfl.types import FederationInfo, Partial, RoundContext, RoundInputs, Updates
 
 
 @dataclass(frozen=True)
@@ -45,20 +45,21 @@ class FoolsGold:
 
     on_identical: Literal["mean", "skip"] = "mean"
     name: ClassVar[str] = "fools_gold"
+    paper: ClassVar[str] = "Fung et al. 2020"
+    aggregates_extras: ClassVar[bool] = False  # histories are of updates, and lengths are not bounded
 
     def __post_init__(self) -> None:
         check_choice("fools_gold", "on_identical", self.on_identical, ("mean", "skip"))
 
     needs = whole_cohort
 
-    def init(self, info: FederationInfo) -> State:
+    def init(self, info: FederationInfo) -> Histories:
         return Histories()
 
-    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: Histories, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Histories:
         return state
 
-    def fold(self, plan: Plan, block: Updates) -> Partial:
-
+    def fold(self, plan: Histories, block: Updates) -> Partial:
         history = block.delta + _known(plan, block)
         end = torch.finfo(history.dtype).max
         history.clamp_(-end, end)
@@ -68,7 +69,9 @@ class FoolsGold:
         sums = {"step": step, "history": history[order], "client": block.client[order]}
         return Partial.of(block, sums, {"norm": block.norm, "suspicion": alike, "trust": w})
 
-    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+    def finish(
+        self, state: Histories, plan: Histories, partial: Partial
+    ) -> tuple[Tensor, Histories, Mapping[str, float]]:
         client, total = partial.sums["client"].long(), partial.sums["history"].float()
         if state.seen is not None and state.H is not None:
             old = ~torch.isin(state.seen, client)

@@ -37,6 +37,7 @@ class GeometricMedian:
     nu: float = 1e-6
     iterations: int = 100
     name: ClassVar[str] = "geometric_median"
+    paper: ClassVar[str] = "Pillutla et al. 2022"
 
     def __post_init__(self) -> None:
         check_range("geometric_median", "nu", self.nu, 0.0, 1e30, open_low=True)

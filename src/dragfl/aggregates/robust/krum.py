@@ -59,6 +59,7 @@ class Krum:
     f: int | None = None
     neighbours: int | None = None
     name: ClassVar[str] = "krum"
+    paper: ClassVar[str] = "Blanchard et al. 2017"
 
     def __post_init__(self) -> None:
         check_count("krum", "f", self.f)
@@ -87,6 +88,7 @@ class MultiKrum:
     m: int | None = None
     neighbours: int | None = None
     name: ClassVar[str] = "multi_krum"
+    paper: ClassVar[str] = "Blanchard et al. 2017"
 
     def __post_init__(self) -> None:
         check_count("multi_krum", "f", self.f)

@@ -40,6 +40,7 @@ class MDA:
 
     f: int | None = None
     name: ClassVar[str] = "mda"
+    paper: ClassVar[str] = "El Mhamdi et al. 2020"
 
     def __post_init__(self) -> None:
         check_count("mda", "f", self.f)

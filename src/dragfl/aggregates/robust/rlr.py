@@ -19,18 +19,7 @@ from dragfl.aggregates.robust.contract import any_number, check_count, find_shor
 from dragfl.aggregates.robust.gram import FLOAT32_SAFE
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
-from dragfl.types import (
-    FederationInfo,
-    Need,
-    NoState,
-    Partial,
-    Plan,
-    RoundContext,
-    RoundInputs,
-    State,
-    Updates,
-    no_state,
-)
+from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
 
 
 @dataclass(frozen=True)
@@ -46,6 +35,8 @@ class RLR:
     f: int | None = None
     threshold: float | None = None
     name: ClassVar[str] = "rlr"
+    paper: ClassVar[str] = "Ozdayi et al. 2021"
+    aggregates_extras: ClassVar[bool] = False  # a single long extra would pass, as a long update does
 
     def __post_init__(self) -> None:
         check_count("rlr", "f", self.f)
@@ -58,17 +49,17 @@ class RLR:
     def shortage(self, n: int) -> str | None:
         return find_shortage((self,), n, None)
 
-    def needs(self, state: State) -> frozenset[Need]:
+    def needs(self, state: NoState) -> frozenset[Need]:
         return frozenset()
 
-    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Plan:
+    def begin(self, state: NoState, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> NoState:
         return NoState()
 
-    def fold(self, plan: Plan, block: Updates) -> Partial:
+    def fold(self, plan: NoState, block: Updates) -> Partial:
         signs = block.delta.sign().sum(0)
         return Partial.of(block, {"signs": signs}, {"norm": block.norm, "suspicion": block.norm}, _total(block))
 
-    def finish(self, state: State, plan: Plan, partial: Partial) -> tuple[Tensor, State, Mapping[str, float]]:
+    def finish(self, state: NoState, plan: NoState, partial: Partial) -> tuple[Tensor, NoState, Mapping[str, float]]:
         agree = partial.sums["signs"].abs() >= self.least_agreement
         mean = partial.total.double() / partial.count
         return torch.where(agree, mean, -mean).float(), state, {"reversed": float((~agree).double().mean())}
@@ -80,6 +71,5 @@ class RLR:
 
 def _total(block: Updates) -> Tensor:
     """The sum of the updates; in float64 where it may leave float32."""
-
     safe = float(block.norm.max()) * len(block) <= FLOAT32_SAFE
     return block.delta.sum(0) if safe else block.delta.double().sum(0)

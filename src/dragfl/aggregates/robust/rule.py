@@ -10,12 +10,13 @@ attacker that forges only its extras is stopped as well, and quantities of diffe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dragfl.aggregates.robust.contract import find_shortage, part_name
 from dragfl.aggregates.robust.pipeline import apply_parts
+from dragfl.arithmetic import row_norms
 from dragfl.errors import Infeasible
 from dragfl.lazy import Tensor
 from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
@@ -66,5 +67,21 @@ def fold_with(parts: Sequence[object], f: int | None, context: RoundContext, per
     """Fold the whole cohort: the step, every client's norm and suspicion, and the aggregated extras."""
     missing = check_feasible(parts, f, per_round, block)
     names = [part_name(part) for part in parts]
+
+    def aggregate_extra(name: str, rows: Tensor) -> Tensor:
+        return apply_parts(parts, rows, row_norms(rows), f, missing, context.rng("robust", *names, name)).step
+
     outcome = apply_parts(parts, block.delta, block.norm, f, missing, context.rng("robust", *names), score=True)
-    return Partial.of(block, {"step": outcome.step}, {"norm": block.norm, "suspicion": outcome.suspicion})
+    per_client = {"norm": block.norm, "suspicion": outcome.suspicion}
+    return Partial.of(block, {"step": outcome.step}, per_client, extra=aggregate_extras(block, aggregate_extra))
+
+
+def aggregate_extras(block: Updates, aggregate: Callable[[str, Tensor], Tensor]) -> dict[str, Tensor]:
+    """Every extra and the local steps, each aggregated as a matrix (n, e) and multiplied by n, in float64."""
+    sums = {}
+    for name, value in {**block.extra, "steps": block.steps.double()}.items():
+        rows = value.reshape(len(block), -1)
+        equal = bool((rows == rows[0]).all())  # the usual case of `steps`: every rule returns the common value
+        mean = rows[0] if equal else aggregate(name, rows)
+        sums[name] = (mean.double() * len(block)).reshape(value.shape[1:])
+    return sums

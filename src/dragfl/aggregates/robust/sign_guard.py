@@ -47,6 +47,7 @@ class SignGuard:
     fraction: float = 0.1
     cluster: Literal["mean_shift", "k_means"] = "mean_shift"
     name: ClassVar[str] = "sign_guard"
+    paper: ClassVar[str] = "Xu et al. 2022"
 
     def __post_init__(self) -> None:
         check_range("sign_guard", "low", self.low, 0.0, 1.0)
@@ -55,7 +56,6 @@ class SignGuard:
         check_choice("sign_guard", "cluster", self.cluster, ("mean_shift", "k_means"))
 
     def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
-
         median = gram.norms.quantile(0.5)
         ratio = gram.norms / median.clamp_min(1e-300)
         usual = (ratio >= self.low) & (ratio <= self.high)
