@@ -5,11 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from dragfl.data.download import Progress
 from dragfl.errors import SpecError, nearest
 
 if TYPE_CHECKING:
     from dragfl.data.dataset import Dataset
-    from dragfl.data.download import Progress
+
 
 DATASETS = {  # name -> description; the module dragfl.data.sources.NAME has `load(progress) -> Dataset`
     "digits": "1,438 + 359 grey 8x8 digits, 10 classes; comes with dragfl",

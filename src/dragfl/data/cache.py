@@ -13,14 +13,12 @@ import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dragfl.data.file_formats import file_digest
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Arrays = dict[str, "NDArray[np.generic]"]  # x, y, test_x, test_y
 MANIFEST = "manifest.json"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from dragfl.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-    from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False, repr=False)

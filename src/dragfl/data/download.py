@@ -10,13 +10,10 @@ import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dragfl.data.file_formats import verify_checksum
 from dragfl.errors import DataError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Progress = Callable[[str, int, int], None]  # description, bytes so far, bytes in total (0: unknown)
 CONNECT_S, READ_S, NPM_S = 5, 30, 900

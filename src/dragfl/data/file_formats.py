@@ -10,17 +10,13 @@ import hashlib
 import zipfile
 import zlib
 from math import prod
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dragfl.errors import DataError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import IO
-
-    from numpy.typing import NDArray
 
 HEADER = 20  # bytes of the longest idx header read here
 CHUNK = 1 << 20

@@ -8,13 +8,10 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dragfl.data.cache import MANIFEST, Arrays, cache_folder, log, read_entry, write_entry
+from dragfl.data.download import Progress
 from dragfl.errors import DataError
-
-if TYPE_CHECKING:
-    from dragfl.data.download import Progress
 
 VARIABLE = "DRAGFL_DATA"
 

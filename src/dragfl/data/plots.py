@@ -6,15 +6,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dragfl.data.dataset import Dataset
 from dragfl.data.partitions import ClientSplit, label_counts, summarize_split
 from dragfl.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
-    from dragfl.data.dataset import Dataset
 
 MAX_CLIENTS = 100  # of a larger population, this many evenly spaced clients are plotted
 INK, GREY, BLUE = "#222222", "#8a8a8a", "#0072B2"

@@ -6,17 +6,13 @@ All functions are pure in (x, y, rng). A run calls `sample_root`, then `add_labe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional
 
 from dragfl.errors import DataError, SpecError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from torch import Tensor
 
 
 def sample_root(

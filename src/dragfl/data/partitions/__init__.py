@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dragfl.data.partitions.by_group import ByGroup
 from dragfl.data.partitions.by_label import LabelGroup, LabelMod
@@ -19,9 +20,8 @@ from dragfl.data.partitions.split import ClientSplit, Partition, Split
 from dragfl.data.partitions.summary import Summary, label_counts, summarize_split
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dragfl.data.dataset import Dataset
+
 
 PARTITIONS: dict[str, type[Partition]] = {
     "iid": IID,

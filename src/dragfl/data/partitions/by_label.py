@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dragfl.data.partitions.split import Split, check_clients, check_no_empty_client, check_number, class_count
 from dragfl.errors import DataError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def _assign(preferred: NDArray[np.int64], places: int, q: float, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dragfl.data.partitions.split import Split, check_clients, check_integer, check_number, class_count
 from dragfl.errors import DataError, SpecError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 ATTEMPTS = 1000  # draws of dirichlet_class until every client has min_size samples
 

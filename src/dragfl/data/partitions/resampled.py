@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dragfl.data.partitions.dirichlet import draw_dirichlet
 from dragfl.data.partitions.split import check_integer, check_number, class_count
 from dragfl.errors import DataError
 from dragfl.rng import rng as addressed
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from dragfl.data.partitions.split import ClientSplit
+from dragfl.data.partitions.split import ClientSplit
 
 MAX_CLIENTS = 2000  # of a larger population, this many evenly spaced clients are counted
 

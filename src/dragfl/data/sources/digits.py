@@ -7,15 +7,12 @@ Repository (1998), as scikit-learn ships it. Every fifth sample is test data.
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from dragfl.data.dataset import Dataset
-
-if TYPE_CHECKING:
-    from dragfl.data.download import Progress
+from dragfl.data.download import Progress
 
 
 def load(progress: Progress | None = None) -> Dataset:

@@ -9,16 +9,13 @@ from __future__ import annotations
 import io
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dragfl.data.cache import Arrays
 from dragfl.data.dataset import Dataset, as_tensors
 from dragfl.data.download import Progress, download, zip_member
 from dragfl.data.file_formats import gunzip, verify_checksum
 from dragfl.data.locate import VARIABLE, Source, cache_key, find_path, load_arrays, not_in_folders
 from dragfl.data.sources.idx_files import idx_files
-
-if TYPE_CHECKING:
-    from dragfl.data.cache import Arrays
 
 NAMES = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabdefghnqrt")  # other lower-case letters count as their capital
 FILES = idx_files(

@@ -6,15 +6,11 @@ G. Cohen, S. Afshar, J. Tapson, A. van Schaik, EMNIST: an extension of MNIST to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dragfl.data.dataset import Dataset, as_tensors
+from dragfl.data.download import Progress
 from dragfl.data.locate import cache_key, load_arrays
 from dragfl.data.sources.emnist import NAMES
 from dragfl.data.sources.idx_files import idx_files
-
-if TYPE_CHECKING:
-    from dragfl.data.download import Progress
 
 FILES = idx_files(
     93_629,

@@ -7,15 +7,12 @@ Algorithms, 2017.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dragfl.data.cache import Arrays
 from dragfl.data.dataset import Dataset, as_tensors
+from dragfl.data.download import Progress
 from dragfl.data.locate import Source, cache_key, load_arrays
 from dragfl.data.sources.idx_files import idx_files
-
-if TYPE_CHECKING:
-    from dragfl.data.cache import Arrays
-    from dragfl.data.download import Progress
 
 FILES = idx_files(
     60_000,

