@@ -1,4 +1,4 @@
-"""check_aggregate passes rules that keep their contract and catches, by name, those that do not."""
+"""check_aggregate accepts rules that satisfy the contract and names the property that others violate."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_long_vector_passes() -> None:
 
 
 class Rule:
-    """A mean without telemetry, to break one property of at a time."""
+    """A mean without telemetry; each subclass violates one property."""
 
     def init(self, info: Any) -> Any:
         return NoState()
@@ -133,9 +133,9 @@ class OrderDependent(Rule):
         return torch.arange(1.0, len(block) + 1)
 
 
-class PlaceInBlock(Rule):
+class PositionInBlock(Rule):
     def fold(self, plan: Any, block: Updates) -> Any:
-        return replace(super().fold(plan, block), per_client={"place": torch.arange(len(block))})
+        return replace(super().fold(plan, block), per_client={"position": torch.arange(len(block))})
 
 
 class ReadsClientId(Rule):
@@ -162,13 +162,13 @@ class StateIsDict(Rule):
 
 
 @dataclass
-class Thawed:
+class NotFrozen:
     m: float = 0.0
 
 
-class StateIsThawed(Rule):
+class StateIsNotFrozen(Rule):
     def init(self, info: Any) -> Any:
-        return Thawed()
+        return NotFrozen()
 
 
 class StateHoldsList(Rule):
@@ -177,7 +177,7 @@ class StateHoldsList(Rule):
 
 
 class HidesState(Rule):
-    """Carries a tensor beside the fields of its state, where no checkpoint finds it."""
+    """Keeps a tensor outside the fields of its state, where no checkpoint finds it."""
 
     def init(self, info: Any) -> Any:
         return Momentum()
@@ -215,6 +215,11 @@ class WrongTotal(Rule):
         return replace(super().fold(plan, block), total=block.delta.mean(0) * (len(block) + 1))
 
 
+class ForgetsExtra(Rule):
+    def fold(self, plan: Any, block: Updates) -> Any:
+        return replace(super().fold(plan, block), extra={})
+
+
 class ShortColumn(Rule):
     def fold(self, plan: Any, block: Updates) -> Any:
         return replace(super().fold(plan, block), per_client={"norm": torch.zeros(len(block) + 1)})
@@ -246,22 +251,23 @@ BROKEN = [
     (MutatesState, "pure", r"finish changed its Momentum\.m"),
     (KeepsOnSelf, "pure", r"finish changed the part"),
     (DrawsGlobally, "pure", r"fold changed the global generator of\['torch'\]"),
-    (DrawsFromOwnGenerator, "pure", r"fold gave other bits in the result\.sums\['A'\]"),
+    (DrawsFromOwnGenerator, "pure", r"fold returned different bits in the result\.sums\['A'\]"),
     (NotAdditive, "additive", r"blocks of \[3, 4\] and in one block the step differs by \d"),
     (OrderDependent, "permutation", r"in another order the step differs by \d"),
-    (PlaceInBlock, "permutation", r"row for row, per_client\['place'\] differs by"),
+    (PositionInBlock, "permutation", r"row for row, per_client\['position'\] differs by"),
     (ReadsClientId, "anonymous", r"other client ids changed the step by 0\.\d+"),
-    (NaNOnZeroRow, "step", r"\(one update zero\) holds 12 numbers that are not finite, such as nan"),
+    (NaNOnZeroRow, "step", r"\(one update zero\) holds 12 non-finite numbers, such as nan"),
     (OverflowsAt1e30, "extremes", r"'size' is inf, a float \(one update of size 1e30\)"),
-    (StateIsDict, "state", r"init gave a dict as state"),
-    (StateIsThawed, "state", r"init gave a Thawed as state"),
-    (StateHoldsList, "state", r"finish gave a state whose m is a list"),
-    (HidesState, "state", r"rebuilt from its fields gave other bits in the step"),
-    (WrongNeeds, "needs", r"needs\(\) gave \{'median'\}"),
+    (StateIsDict, "state", r"init returned a dict as state"),
+    (StateIsNotFrozen, "state", r"init returned a NotFrozen as state"),
+    (StateHoldsList, "state", r"finish returned a state whose m is a list"),
+    (HidesState, "state", r"rebuilt from its fields returned different bits in the step"),
+    (WrongNeeds, "needs", r"needs\(\) returned \{'median'\}"),
     (UnaskedMean, "runs", r"begin raised AttributeError"),
-    (PlanIsTuple, "plan", r"begin gave a tuple"),
+    (PlanIsTuple, "plan", r"begin returned a tuple"),
     (WrongCount, "partial", r"count is 1 for 7 updates"),
-    (WrongTotal, "partial", r"beside the sum of the updates the total differs by"),
+    (WrongTotal, "partial", r"against the sum of the updates the total differs by"),
+    (ForgetsExtra, "partial", r"extra has the shapes \{\}, expected \{'steps': \(\), 'extra': \(12,\)\}"),
     (ShortColumn, "partial", r"per_client\['norm'\] is \(8,\) for 7 updates"),
     (DoubleStep, "step", r"the step \(ordinary updates\) is torch.float64 \(12,\), with d = 12"),
     (TensorMetric, "metrics", r"'size' is tensor\(.*\), a Tensor"),
@@ -271,12 +277,12 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("part", ["aggregate", "correction", "attack"])
-def test_examples_of_the_documentation(part: str) -> None:
+def test_doctests_pass(part: str) -> None:
     seen = doctest.testmod(import_module(f"dragfl.testing.{part}"))
     assert (seen.attempted, seen.failed) == (2, 0)
 
 
-def test_the_unbroken_rule_passes() -> None:
+def test_the_base_rule_passes() -> None:
     check_aggregate(Rule())
 
 

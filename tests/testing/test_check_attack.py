@@ -83,7 +83,7 @@ class PeeksAtOthers(ReverseMean):
 
 
 class DrawsByOrder(Reverse):
-    """One generator for the round, consumed row by row: an attacker's draw depends on who came before."""
+    """One generator for the round, consumed row by row: an attacker's draw depends on the attackers before it."""
 
     def craft(self, state: Any, view: Any, context: Any) -> Any:
         draws = torch.from_numpy(context.rng("attack").normal(size=(len(view.own), 1)).astype(np.float32))
@@ -110,12 +110,12 @@ class Doubles(Reverse):
         return replace(view.own, delta=view.own.delta.double()), state
 
 
-class LiesAboutWeight(Reverse):
+class ForgesWeight(Reverse):
     def craft(self, state: Any, view: Any, context: Any) -> Any:
         return replace(view.own, weight=view.own.weight * 100), state
 
 
-class TakesAnotherName(Reverse):
+class ForgesClientId(Reverse):
     def craft(self, state: Any, view: Any, context: Any) -> Any:
         return replace(view.own, client=view.own.client + 1), state
 
@@ -142,9 +142,9 @@ BROKEN = [
     (Mutates, "pure", r"craft changed its View\.own\.delta"),
     (AddsRow, "updates", r"delta is torch.float32 \(6, 12\) for clean updates of \(3, 12\)"),
     (Doubles, "updates", r"delta is torch.float64"),
-    (LiesAboutWeight, "updates", r"weight is \[2000.0, 2100.0, 2200.0\] and should be \[20.0, 21.0, 22.0\]"),
-    (TakesAnotherName, "updates", r"client is \[1, 2, 3\] and should be \[0, 1, 2\]"),
-    (StateIsList, "state", r"init gave a list"),
+    (ForgesWeight, "updates", r"weight is \[2000.0, 2100.0, 2200.0\], expected \[20.0, 21.0, 22.0\]"),
+    (ForgesClientId, "updates", r"client is \[1, 2, 3\], expected \[0, 1, 2\]"),
+    (StateIsList, "state", r"init returned a list"),
     (UnknownKnowledge, "knowledge", r"knowledge is 'psychic'"),
     (ReturnsTensor, "runs", r"it returned a Tensor, not Updates"),
 ]

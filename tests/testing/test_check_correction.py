@@ -25,11 +25,15 @@ class Control:
 
 
 class Scaffold:
-    """SCAFFOLD, option II, with a count of rounds in each client: a vector and a scalar, both halves at work."""
+    """SCAFFOLD, option II, with a count of rounds in each client: a vector and a scalar state."""
 
     @property
     def fields(self) -> Any:
         return {"c": "vector", "rounds": "scalar"}
+
+    @property
+    def sends(self) -> Any:
+        return {"dc": "vector"}
 
     def init(self, info: Any) -> Any:
         return Control(torch.zeros(info.dim))
@@ -75,6 +79,10 @@ def test_clients_descend_their_quadratic() -> None:
 
 class BadField(Scaffold):
     fields = {"c": "matrix"}  # noqa: RUF012
+
+
+class BadExtra(Scaffold):
+    sends = {"dc": "list"}  # noqa: RUF012
 
 
 class MutatesClient(Scaffold):
@@ -151,7 +159,7 @@ class NotAffine(Scaffold):
 
 
 class KeepsDouble(Scaffold):
-    """The sums over a cohort are float64; what is made of them and sent down must be float32 again."""
+    """The sums over a cohort are float64; the broadcast must be float32 again."""
 
     def server_finish(self, state: Any, sums: Any, step: Any, info: Any, context: Any) -> Any:
         return step, Control(state.c + sums["dc"] / info.clients)
@@ -174,22 +182,27 @@ class NoStep(Scaffold):
 
 BROKEN = [
     (BadField, "fields", r"fields is \{'c': 'matrix'\}"),
+    (BadExtra, "fields", r"sends is \{'dc': 'list'\}"),
     (MutatesClient, "pure", r"client_finish changed its dict\['c'\]"),
     (ReplacesClient, "pure", r"client_finish changed its dict\['c'\]"),
     (MutatesServer, "pure", r"server_finish changed its Control\.c"),
-    (ForgetsField, "client state", r"declare .*'rounds': \(\).*, the new state has \{'c': \(6,\)\}"),
-    (WrongShape, "client state", r"the new state has .*'rounds': \(1,\)"),
+    (ForgetsField, "client state", r"declared are .*'rounds': \(\).*, client_finish returned \{'c': \(6,\)\}"),
+    (WrongShape, "client state", r"client_finish returned .*'rounds': \(1,\)"),
     (WrongDtype, "client state", r"'c' is torch.float64"),
-    (InconsistentExtra, "extra", r"client 0 sends up \{'dc': \(6,\)\}, round 0, client 1 sends up \{'other'"),
+    (
+        InconsistentExtra,
+        "extra",
+        r"client_finish returned \{'other': \(6,\)\} \(round 0, client 1\)",
+    ),
     (ShadowsDelta, "extra", r"has a value named 'delta'"),
-    (DividesByMovement, "extra", r"round 2, client 0\) has 'dc', which holds 6 numbers that are not finite"),
-    (StateIsDict, "state", r"init gave a dict"),
+    (DividesByMovement, "extra", r"round 2, client 0\) has 'dc', which holds 6 non-finite numbers"),
+    (StateIsDict, "state", r"init returned a dict"),
     (SendsNumber, "broadcast", r"has 'round', a int"),
     (WrongAffine, "affine", r"the shift .* is torch.float32 \(1,\), with d = 6"),
     (NotAffine, "runs", r"affine raised TypeError: it returned a tuple, not an Affine"),
     (KeepsDouble, "affine", r"the shift \(round 1, client 0\) is torch.float64"),
     (UnaskedGradient, "runs", r"broadcast raised TypeError"),
-    (WrongNeeds, "needs", r"needs\(\) gave frozenset\(\{'mean'\}\)"),
+    (WrongNeeds, "needs", r"needs\(\) returned frozenset\(\{'mean'\}\)"),
     (NoStep, "runs", r"it returned a Control, not 2 values"),
 ]
 

@@ -1,17 +1,16 @@
-"""Property tests for a part of your own: does it keep the contract that the built-in parts keep?
+"""Property tests for user-defined parts: the contracts that the built-in parts satisfy.
 
     from dragfl.testing import check_aggregate
     check_aggregate(MyRule(strength=0.5))
 
-A part that breaks its contract raises `BrokenContract`, an AssertionError that names the property, the
-numbers seen and what the contract says. The properties are the keys of `AGGREGATE`, `CORRECTION` and
-`ATTACK`; one that a part does not promise is left out by name, as in `skip={"extremes"}`. No test framework
-is needed.
+A violation raises `BrokenContract`, an AssertionError with the property, the values seen and the contract. The
+properties are the keys of `AGGREGATE`, `CORRECTION` and `ATTACK`; `skip={"extremes"}` skips one by name. No test
+framework is needed.
 """
 
 from dragfl.testing.aggregate import AGGREGATE, check_aggregate
 from dragfl.testing.attack import ATTACK, check_attack
-from dragfl.testing.bench import BrokenContract
+from dragfl.testing.checker import BrokenContract
 from dragfl.testing.correction import CORRECTION, check_correction
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Does an aggregate keep its contract?"""
+"""Check the contract of an aggregate."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from torch import Tensor
 
 from dragfl.errors import Infeasible
 from dragfl.rng import rng
-from dragfl.testing.bench import COHORT, COMMON, Bench, info, updates
-from dragfl.testing.values import apart, differ, is_frozen
+from dragfl.testing.checker import COHORT, COMMON, Checker, federation_info, make_updates
+from dragfl.testing.compare import differences, different_bits, is_frozen_dataclass
 from dragfl.types import Aggregate, Need, Partial, RoundInputs, State, Updates
 
 AGGREGATE: Mapping[str, str] = {
-    "runs": "with exactly what needs() asks for, begin, fold and finish run for any cohort of one finite "
-    "update or more; fold may raise Infeasible where fewer arrived than were sampled",
-    "needs": "needs() is a frozenset of words out of " + ", ".join(map(repr, get_args(Need))),
+    "runs": "with exactly the inputs that needs() names, begin, fold and finish run for any cohort of at least one "
+    "finite update; fold may raise Infeasible if fewer updates arrived than were sampled",
+    "needs": "needs() is a frozenset of names among " + ", ".join(map(repr, get_args(Need))),
     **COMMON,
     "plan": "a plan is a frozen dataclass",
-    "partial": "a Partial counts its rows and holds the (d,) total of their updates, tensors as sums, and "
-    "per_client columns of one number a row in the order of the rows",
+    "partial": "a Partial has the number of rows, the (d,) total of their updates, tensors as sums, per_client columns "
+    "with one number per row in the order of the rows, and in `extra` an entry for every extra and for 'steps'",
     "step": "the step is a (d,) float32 tensor, finite for finite updates",
     "metrics": "metrics map names to finite Python floats",
-    "extremes": "updates of size 1e30 and 1e-30 give a finite step and finite metrics",
+    "extremes": "updates of size 1e30 and 1e-30 produce a finite step and finite metrics",
     "permutation": "the order of the updates does not matter, within float tolerance",
-    "additive": "fold(A) + fold(B) equals fold(A and B), within float tolerance, unless needs() says 'all'",
-    "anonymous": "a rule never learns who is who: other client ids change no bit of the step",
+    "additive": "fold(A) + fold(B) equals fold(A and B), within float tolerance, unless needs() contains 'all'",
+    "anonymous": "the step does not depend on the client ids",
 }
 
 
@@ -43,19 +43,19 @@ def check_aggregate(
     seed: int = 0,
     skip: Collection[str] = (),
 ) -> None:
-    """Check an aggregate against `AGGREGATE`; `segments` are the tensor boundaries (0, ..., dim) it sees.
+    """Check an aggregate against `AGGREGATE`; `segments` are the tensor boundaries (0, ..., dim).
 
     >>> from dragfl.aggregates import Drag
     >>> check_aggregate(Drag(c=0.25))
     """
-    bench = Bench(rule, AGGREGATE, info(dim, segments), seed, frozenset(skip))
-    for check in (_any_cohort, _in_a_worker, _permuted, _cut, _relabelled, _resumed):
-        check(bench)
+    checker = Checker(rule, AGGREGATE, federation_info(dim, segments), seed, frozenset(skip))
+    for check in (_check_cohorts, _check_worker, _check_permutation, _check_blocks, _check_client_ids, _check_resume):
+        check(checker)
 
 
 @dataclass(frozen=True)
 class Round:
-    """What one round came to."""
+    """The results of one round."""
 
     plan: Any
     partial: Partial
@@ -74,7 +74,7 @@ class Round:
 
 
 def _round(
-    bench: Bench,
+    checker: Checker,
     state: State,
     cohort: Updates,
     case: str,
@@ -84,64 +84,67 @@ def _round(
     root: Tensor | None = None,
     finite: str = "step",
 ) -> Round:
-    """One round, each value checked by itself; `finite` is the property that asks for finite results."""
-    needs = bench.call("needs", case, state)
+    """Run one round and check each value; `finite` is the property that requires finite results."""
+    needs = checker.call("needs", case, state)
     if not isinstance(needs, frozenset) or not needs <= set(get_args(Need)):
-        bench.fail("needs", f"needs() gave {needs!r} ({case})")
-    root = bench.rows("root", t).mean(0) if root is None else root
+        checker.fail("needs", f"needs() returned {needs!r} ({case})")
+    root = checker.draw_rows("root", t).mean(0) if root is None else root
     mean = cohort.delta.mean(0)
-    given = RoundInputs(root if "root" in needs else None, mean if "mean" in needs else None)
-    plan = bench.call("begin", case, state, bench.context(t), given, bench.info)
-    if not is_frozen(plan):
-        bench.fail("plan", f"begin gave a {type(plan).__name__} ({case})")
+    inputs = RoundInputs(root if "root" in needs else None, mean if "mean" in needs else None)
+    plan = checker.call("begin", case, state, checker.context(t), inputs, checker.info)
+    if not is_frozen_dataclass(plan):
+        checker.fail("plan", f"begin returned a {type(plan).__name__} ({case})")
     first, *rest = (cohort.select(torch.arange(len(cohort))[rows]) for rows in blocks)
-    partial = _fold(bench, plan, first, case, finite)
+    partial = _fold(checker, plan, first, case, finite)
     for block in rest:
-        partial = partial + _fold(bench, plan, block, case, finite)
-    step, after, metrics = bench.answers(3, "finish", case, state, plan, partial)
-    bench.vector(finite, step, f"the step ({case})")
-    _check_metrics(bench, metrics, case, "metrics" if finite == "step" else finite)
-    return Round(plan, partial, step, bench.state(after, "finish"), metrics)
+        partial = partial + _fold(checker, plan, block, case, finite)
+    step, after, metrics = checker.call_tuple(3, "finish", case, state, plan, partial)
+    checker.check_vector(finite, step, f"the step ({case})")
+    _check_metrics(checker, metrics, case, "metrics" if finite == "step" else finite)
+    return Round(plan, partial, step, checker.check_state(after, "finish"), metrics)
 
 
-def _fold(bench: Bench, plan: Any, block: Updates, case: str, finite: str) -> Partial:
-    """The partial of a block, checked."""
+def _fold(checker: Checker, plan: Any, block: Updates, case: str, finite: str) -> Partial:
+    """Fold a block and check the partial."""
     k = len(block)
     try:
-        partial = bench.call("fold", case, plan, block)
+        partial = checker.call("fold", case, plan, block)
     except Infeasible as error:
-        if k >= bench.info.per_round:
-            bench.crash("fold", case, error)
+        if k >= checker.info.per_round:
+            checker.fail_call("fold", case, error)
         raise
     if not isinstance(partial, Partial):
-        bench.crash("fold", case, TypeError(f"it returned a {type(partial).__name__}, not a Partial"))
+        checker.fail_call("fold", case, TypeError(f"it returned a {type(partial).__name__}, not a Partial"))
     if partial.count != k:
-        bench.fail("partial", f"count is {partial.count} for {k} updates ({case})")
+        checker.fail("partial", f"count is {partial.count} for {k} updates ({case})")
     for name, column in partial.per_client.items():
         if getattr(column, "shape", None) != (k,):
             seen = tuple(getattr(column, "shape", ())) or type(column).__name__
-            bench.fail("partial", f"per_client['{name}'] is {seen} for {k} updates ({case})")
+            checker.fail("partial", f"per_client['{name}'] is {seen} for {k} updates ({case})")
     for name, value in partial.sums.items():
         if not hasattr(value, "double"):
-            bench.fail("partial", f"sums['{name}'] is a {type(value).__name__} ({case})")
+            checker.fail("partial", f"sums['{name}'] is a {type(value).__name__} ({case})")
+    expected = {"steps": (), **{name: tuple(value.shape[1:]) for name, value in block.extra.items()}}
+    if (shapes := {name: tuple(value.shape) for name, value in partial.extra.items()}) != expected:
+        checker.fail("partial", f"extra has the shapes {shapes}, expected {expected} ({case})")
     total = block.delta.double().sum(0)
-    if finite == "step" and (gap := apart({"the total": partial.total}, {"the total": total})):
-        bench.fail("partial", f"beside the sum of the updates {gap} ({case})")
+    if finite == "step" and (gap := differences({"the total": partial.total}, {"the total": total})):
+        checker.fail("partial", f"against the sum of the updates {gap} ({case})")
     return partial
 
 
-def _check_metrics(bench: Bench, metrics: object, case: str, name: str) -> None:
+def _check_metrics(checker: Checker, metrics: object, case: str, name: str) -> None:
     if not isinstance(metrics, Mapping):
-        bench.fail("metrics", f"they are a {type(metrics).__name__} ({case})")
+        checker.fail("metrics", f"metrics are a {type(metrics).__name__} ({case})")
         return
     for key, value in metrics.items():
         if type(value) is not float or not math.isfinite(value):
-            bench.fail(name, f"'{key}' is {value!r}, a {type(value).__name__} ({case})")
+            checker.fail(name, f"'{key}' is {value!r}, a {type(value).__name__} ({case})")
 
 
-def _any_cohort(bench: Bench) -> None:
-    """One round with every kind of finite cohort and of root update, and an ordinary round after it."""
-    rows = bench.rows("cohort")
+def _check_cohorts(checker: Checker) -> None:
+    """One round with each kind of finite cohort and root update, followed by an ordinary round."""
+    rows = checker.draw_rows("cohort")
     third = torch.zeros(COHORT, 1, dtype=torch.bool)
     third[2] = True
     cohorts = {
@@ -160,78 +163,78 @@ def _any_cohort(bench: Bench) -> None:
         "one update of size 1e-30": torch.where(third, 1e-30 * rows, rows),
         "updates of size 1e-30": 1e-30 * rows,
     }
-    for case, delta in {**cohorts, **({} if "extremes" in bench.skip else extremes)}.items():
+    for case, delta in {**cohorts, **({} if "extremes" in checker.skip else extremes)}.items():
         finite = "extremes" if case in extremes else "step"
         try:
-            done = _round(bench, bench.start(), updates(delta), case, finite=finite)
+            first = _round(checker, checker.initial_state(), make_updates(delta), case, finite=finite)
         except Infeasible:
             continue
-        _round(bench, done.state, updates(rows), f"the round after one with {case}", t=1, finite=finite)
-    vanished = torch.zeros(bench.info.dim)
-    _round(bench, bench.start(), updates(rows), "a root update of zero", root=vanished)
+        _round(checker, first.state, make_updates(rows), f"the round after one with {case}", t=1, finite=finite)
+    zero = torch.zeros(checker.info.dim)
+    _round(checker, checker.initial_state(), make_updates(rows), "a root update of zero", root=zero)
 
 
-def _in_a_worker(bench: Bench) -> None:
-    """The rule, plan and partial on their way to a worker and back."""
-    cohort = updates(bench.rows("cohort"))
-    here = _round(bench, bench.start(), cohort, "ordinary updates")
-    rule, plan = bench.piped("the rule", bench.part), bench.piped("the plan", here.plan)
-    there = bench.piped("the partial", rule.fold(plan, cohort))
-    if seen := differ(here.partial, there, "the partial"):
-        bench.fail("worker", f"a copy of the rule and its plan gave other bits in {seen}")
+def _check_worker(checker: Checker) -> None:
+    """Send the rule, plan and partial to a worker and back."""
+    cohort = make_updates(checker.draw_rows("cohort"))
+    local = _round(checker, checker.initial_state(), cohort, "ordinary updates")
+    rule, plan = checker.send_to_worker("the rule", checker.part), checker.send_to_worker("the plan", local.plan)
+    remote = checker.send_to_worker("the partial", rule.fold(plan, cohort))
+    if seen := different_bits(local.partial, remote, "the partial"):
+        checker.fail("worker", f"a copy of the rule and its plan returned different bits in {seen}")
 
 
-def _permuted(bench: Bench) -> None:
-    """The same cohort in another order: the same results, and the same columns in that order."""
-    cohort = updates(bench.rows("cohort", 1))
+def _check_permutation(checker: Checker) -> None:
+    """The same cohort in another order has the same results, and the same columns in that order."""
+    cohort = make_updates(checker.draw_rows("cohort", 1))
     order = torch.arange(COHORT).roll(3).flip(0)
-    first = _round(bench, bench.start(), cohort, "ordinary updates")
-    other = _round(bench, bench.start(), cohort.select(order), "the same updates in another order")
-    if gap := apart(first.named(columns=False), other.named(columns=False)):
-        bench.fail("permutation", f"with the updates in another order {gap}")
+    first = _round(checker, checker.initial_state(), cohort, "ordinary updates")
+    other = _round(checker, checker.initial_state(), cohort.select(order), "the same updates in another order")
+    if gap := differences(first.named(columns=False), other.named(columns=False)):
+        checker.fail("permutation", f"with the updates in another order {gap}")
     columns = {name: column[order] for name, column in first.partial.per_client.items()}
-    if gap := apart({"per_client": columns}, {"per_client": other.partial.per_client}):
-        bench.fail("permutation", f"with the updates in another order, row for row, {gap}")
+    if gap := differences({"per_client": columns}, {"per_client": other.partial.per_client}):
+        checker.fail("permutation", f"with the updates in another order, row for row, {gap}")
 
 
-def _cut(bench: Bench) -> None:
-    """A cohort folded in blocks of several cuts against the cohort folded at once."""
-    if "all" in bench.call("needs", "the start", bench.start()):
+def _check_blocks(checker: Checker) -> None:
+    """A cohort folded in several blocks equals the cohort folded at once."""
+    if "all" in checker.call("needs", "the start", checker.initial_state()):
         return
-    rows = bench.rows("cohort", 2)
+    rows = checker.draw_rows("cohort", 2)
     rows[3] = 0.0
-    cohort = updates(rows)
-    once = _round(bench, bench.start(), cohort, "one block")
+    cohort = make_updates(rows)
+    once = _round(checker, checker.initial_state(), cohort, "one block")
     singles = [slice(i, i + 1) for i in range(COHORT)]
     for blocks in ([slice(0, 3), slice(3, COHORT)], [slice(0, 1), slice(1, COHORT)], singles):
         sizes = [len(range(COHORT)[block]) for block in blocks]
-        cut = _round(bench, bench.start(), cohort, f"blocks of {sizes}", blocks=blocks)
-        if gap := apart(once.named(), cut.named()):
-            bench.fail("additive", f"for {COHORT} updates in blocks of {sizes} and in one block {gap}")
+        cut = _round(checker, checker.initial_state(), cohort, f"blocks of {sizes}", blocks=blocks)
+        if gap := differences(once.named(), cut.named()):
+            checker.fail("additive", f"for {COHORT} updates in blocks of {sizes} and in one block {gap}")
 
 
-def _relabelled(bench: Bench) -> None:
-    """The same updates under other client ids."""
-    cohort = updates(bench.rows("cohort", 3))
-    draw = rng(bench.seed, "testing", "ids")
-    ids = torch.from_numpy(draw.choice(np.arange(COHORT, bench.info.clients), COHORT, replace=False))
-    first = _round(bench, bench.start(), cohort, "client ids 0, 1, ...")
-    other = _round(bench, bench.start(), dataclasses.replace(cohort, client=ids), "other client ids")
-    if seen := differ(first.step, other.step, "the step"):
+def _check_client_ids(checker: Checker) -> None:
+    """The same updates with other client ids."""
+    cohort = make_updates(checker.draw_rows("cohort", 3))
+    draw = rng(checker.seed, "testing", "ids")
+    ids = torch.from_numpy(draw.choice(np.arange(COHORT, checker.info.clients), COHORT, replace=False))
+    first = _round(checker, checker.initial_state(), cohort, "client ids 0, 1, ...")
+    other = _round(checker, checker.initial_state(), dataclasses.replace(cohort, client=ids), "other client ids")
+    if seen := different_bits(first.step, other.step, "the step"):
         gap = float((first.step - other.step).abs().max())
-        bench.fail("anonymous", f"other client ids changed {seen} by {gap:.3g}")
+        checker.fail("anonymous", f"other client ids changed {seen} by {gap:.3g}")
 
 
-def _resumed(bench: Bench) -> None:
-    """Rounds of several sizes, one without movement, beside a run whose state is rebuilt each round."""
-    state = saved = bench.start()
+def _check_resume(checker: Checker) -> None:
+    """A run whose state is rebuilt each round equals an uninterrupted one; one round has zero updates."""
+    state = saved = checker.initial_state()
     for t, k in enumerate((COHORT, 3, 5, 1, COHORT)):
-        cohort = updates(bench.rows("cohort", t, k) * (0.0 if t == 2 else 1.0))
+        cohort = make_updates(checker.draw_rows("cohort", t, k) * (0.0 if t == 2 else 1.0))
         try:
-            straight = _round(bench, state, cohort, f"round {t}", t=t)
+            straight = _round(checker, state, cohort, f"round {t}", t=t)
         except Infeasible:  # the engine skips the round, and the state stays as it is
             continue
-        resumed = _round(bench, bench.rebuilt(saved), cohort, f"round {t}, resumed", t=t)
-        if seen := differ(straight.step, resumed.step, "the step"):
-            bench.fail("state", f"round {t} with a state rebuilt from its fields gave other bits in {seen}")
+        resumed = _round(checker, checker.rebuild_state(saved), cohort, f"round {t}, resumed", t=t)
+        if seen := different_bits(straight.step, resumed.step, "the step"):
+            checker.fail("state", f"round {t} with a state rebuilt from its fields returned different bits in {seen}")
         state, saved = straight.state, resumed.state

@@ -1,4 +1,4 @@
-"""Does an attack keep its contract?"""
+"""Check the contract of an attack."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from dragfl.testing.bench import COHORT, COMMON, Bench, info, updates
-from dragfl.testing.values import differ
+from dragfl.testing.checker import COHORT, COMMON, Checker, federation_info, make_updates
+from dragfl.testing.compare import different_bits
 from dragfl.types import Attack, Knowledge, RoundContext, State, Updates, View
 
 ATTACK: Mapping[str, str] = {
-    "runs": "craft runs in every round with what the attack's knowledge grants, also on zero updates",
+    "runs": "craft runs in every round with the fields that the attack's knowledge grants, also on zero updates",
     "knowledge": "knowledge is one of " + ", ".join(map(repr, get_args(Knowledge))),
     **COMMON,
-    "updates": "craft returns Updates: one float32 row for each attacker, with its client id and its honest weight",
-    "own": "with knowledge 'own' a row depends on its attacker's own update alone: crafted for one attacker "
-    "at a time it has the same bits, and the next state depends on the model sent out and the round alone",
+    "updates": "craft returns Updates: one float32 row per attacker, with its client id and its honest weight",
+    "own": "with knowledge 'own' a row depends only on the attacker's own update: crafted for one attacker at a time "
+    "it has the same bits, and the next state depends only on the model sent out and the round",
 }
 
 
@@ -28,8 +28,8 @@ CASES = (
     "ordinary updates",
     "zero updates",
     "one attacker",
-    "nobody honest",
-    "all alike",
+    "no honest client",
+    "identical updates",
     "no reference",
     "ordinary updates",
 )
@@ -38,27 +38,27 @@ CASES = (
 def check_attack(
     attack: Attack[Any], *, dim: int = 12, attackers: int = 3, seed: int = 0, skip: Collection[str] = ()
 ) -> None:
-    """Check an attack against `ATTACK`, in rounds of several kinds.
+    """Check an attack against `ATTACK`, in several kinds of rounds.
 
     >>> from dragfl.attacks import SignFlip
     >>> check_attack(SignFlip())
     """
-    bench = Bench(attack, ATTACK, info(dim), seed, frozenset(skip))
-    knowledge = bench.call("knowledge", "the part itself")
+    checker = Checker(attack, ATTACK, federation_info(dim), seed, frozenset(skip))
+    knowledge = checker.call("knowledge", "the part itself")
     if knowledge not in get_args(Knowledge):
-        bench.fail("knowledge", f"knowledge is {knowledge!r}")
-    bench.piped("the attack", attack)
-    state = bench.start()
+        checker.fail("knowledge", f"knowledge is {knowledge!r}")
+    checker.send_to_worker("the attack", attack)
+    state = checker.initial_state()
     for t, case in enumerate(CASES):
-        own = updates(bench.rows("own", t, 1 if case == "one attacker" else attackers))
+        own = make_updates(checker.draw_rows("own", t, 1 if case == "one attacker" else attackers))
         if case == "zero updates":
             own = dataclasses.replace(own, delta=torch.zeros_like(own.delta))
-        state = _attacked_round(bench, state, own, knowledge, bench.context(t), case)
+        state = _attacked_round(checker, state, own, knowledge, checker.context(t), case)
 
 
 @dataclass(frozen=True)
 class MeanOf:
-    """A defence to try lies on: the mean of the honest updates and what attackers send."""
+    """A defence for white-box attacks: the mean of the honest and malicious updates."""
 
     honest: Tensor
 
@@ -66,51 +66,51 @@ class MeanOf:
         return torch.cat([self.honest, deltas]).mean(0)
 
 
-def _view(bench: Bench, own: Updates, knowledge: str, context: RoundContext, case: str) -> View:
-    """What the knowledge grants, and nothing else."""
-    view = View(own, info=bench.info, w=bench.rows("w", context.t, 1)[0])
+def _view(checker: Checker, own: Updates, knowledge: str, context: RoundContext, case: str) -> View:
+    """The view that the knowledge grants."""
+    view = View(own, info=checker.info, w=checker.draw_rows("w", context.t, 1)[0])
     if knowledge in ("omniscient", "white_box"):
-        honest = updates(bench.rows("honest", context.t))
+        honest = make_updates(checker.draw_rows("honest", context.t))
         honest = dataclasses.replace(honest, client=torch.arange(50, 50 + COHORT))
-        if case == "nobody honest":
+        if case == "no honest client":
             honest = honest.select(torch.zeros(0, dtype=torch.int64))
-        elif case == "all alike":
+        elif case == "identical updates":
             honest = dataclasses.replace(honest, delta=honest.delta[:1].repeat(COHORT, 1))
         view = dataclasses.replace(view, honest=honest)
     if knowledge == "white_box" and view.honest is not None:
-        reference = None if case == "no reference" else bench.rows("reference", context.t, 1)[0]
+        reference = None if case == "no reference" else checker.draw_rows("reference", context.t, 1)[0]
         view = dataclasses.replace(view, aggregate=MeanOf(view.honest.delta), reference=reference)
     return view
 
 
 def _attacked_round(
-    bench: Bench, state: State, own: Updates, knowledge: str, context: RoundContext, case: str
+    checker: Checker, state: State, own: Updates, knowledge: str, context: RoundContext, case: str
 ) -> State:
-    """Craft for all attackers; with knowledge 'own' also for each alone."""
-    view = _view(bench, own, knowledge, context, case)
+    """Craft for all attackers; with knowledge 'own' also for each attacker separately."""
+    view = _view(checker, own, knowledge, context, case)
     case = f"round {context.t}, {case}"
-    sent, after = _craft(bench, state, view, context, case)
+    crafted, after = _craft(checker, state, view, context, case)
     for i in range(len(own) if knowledge == "own" else 0):
         one = dataclasses.replace(view, own=own.select(torch.tensor([i])))
-        alone, remembered = _craft(bench, state, one, context, case)
-        if seen := differ(after, remembered, "state"):
-            bench.fail("own", f"the next {seen} depends on who attacks beside attacker {i} ({case})")
-        if differ(sent.delta[i], alone.delta[0], "row"):
-            gap = float((sent.delta[i] - alone.delta[0]).abs().max())
-            bench.fail("own", f"row {i} of {len(own)} differs by {gap:.3g} from the attacker alone ({case})")
+        alone, after_alone = _craft(checker, state, one, context, case)
+        if seen := different_bits(after, after_alone, "state"):
+            checker.fail("own", f"the next {seen} depends on the attackers other than {i} ({case})")
+        if different_bits(crafted.delta[i], alone.delta[0], "row"):
+            gap = float((crafted.delta[i] - alone.delta[0]).abs().max())
+            checker.fail("own", f"row {i} of {len(own)} differs by {gap:.3g} from the row crafted separately ({case})")
     return after
 
 
-def _craft(bench: Bench, state: State, view: View, context: RoundContext, case: str) -> tuple[Updates, State]:
-    sent, after = bench.answers(2, "craft", case, bench.rebuilt(state), view, context)
+def _craft(checker: Checker, state: State, view: View, context: RoundContext, case: str) -> tuple[Updates, State]:
+    sent, after = checker.call_tuple(2, "craft", case, checker.rebuild_state(state), view, context)
     if not isinstance(sent, Updates):
-        bench.crash("craft", case, TypeError(f"it returned a {type(sent).__name__}, not Updates"))
-    due = view.own
-    if sent.delta.shape != due.delta.shape or sent.delta.dtype != torch.float32:
-        shapes = f"{tuple(sent.delta.shape)} for clean updates of {tuple(due.delta.shape)}"
-        bench.fail("updates", f"delta is {sent.delta.dtype} {shapes} ({case})")
+        checker.fail_call("craft", case, TypeError(f"it returned a {type(sent).__name__}, not Updates"))
+    clean = view.own
+    if sent.delta.shape != clean.delta.shape or sent.delta.dtype != torch.float32:
+        shapes = f"{tuple(sent.delta.shape)} for clean updates of {tuple(clean.delta.shape)}"
+        checker.fail("updates", f"delta is {sent.delta.dtype} {shapes} ({case})")
     for name in ("client", "weight"):
-        seen, honest = getattr(sent, name).tolist(), getattr(due, name).tolist()
-        if seen != honest:
-            bench.fail("updates", f"{name} is {seen} and should be {honest} ({case})")
-    return sent, bench.state(after, "craft")
+        seen, expected = getattr(sent, name).tolist(), getattr(clean, name).tolist()
+        if seen != expected:
+            checker.fail("updates", f"{name} is {seen}, expected {expected} ({case})")
+    return sent, checker.check_state(after, "craft")

@@ -1,4 +1,4 @@
-"""Values taken apart, to be compared bit for bit or within float tolerance."""
+"""Compare nested values bit for bit or within a float tolerance."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch import Tensor
 
 from dragfl.types import Updates
 
-TOLERANCE = 1e-4  # of the largest value compared, or of 1: float32 sums in another order stay far inside it
+TOLERANCE = 1e-4  # relative to the largest value, or to 1; float32 sums in another order differ by much less
 
 
 def leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
-    """Every tensor, number and word of a value, with the way to it."""
+    """Every tensor, number and string in a value, with its path."""
     children: Iterable[tuple[str, object]]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         children = [(f".{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value)]
         if isinstance(value, Updates):
-            children = [*children, (".norm", value.norm)]  # cached: a rule may spoil it for the next reader
+            children = [*children, (".norm", value.norm)]  # cached: a rule may change it for later readers
     elif isinstance(value, Mapping):
         children = [(f"[{key!r}]", child) for key, child in value.items()]
     elif isinstance(value, list | tuple):
@@ -35,8 +35,8 @@ def leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
         yield from leaves(child, path + step)
 
 
-def bits(values: Mapping[str, object]) -> dict[str, object]:
-    """The leaves of named values in a form that later changes cannot reach and that compares bit for bit."""
+def snapshot(values: Mapping[str, object]) -> dict[str, object]:
+    """A copy of the leaves of named values that compares bit for bit."""
     return {path: _frozen(leaf) for name, value in values.items() for path, leaf in leaves(value, name)}
 
 
@@ -49,24 +49,24 @@ def _frozen(leaf: object) -> object:
     return repr(leaf) if isinstance(leaf, float) else leaf
 
 
-def changed(before: Mapping[str, object], after: Mapping[str, object]) -> str:
-    """The ways to what is not bit for bit the same in two results of `bits`, or an empty string."""
+def changed_paths(before: Mapping[str, object], after: Mapping[str, object]) -> str:
+    """The paths that differ between two snapshots, or an empty string."""
     missing = object()
     paths = [p for p in {**before, **after} if before.get(p, missing) != after.get(p, missing)]
     return ", ".join(paths[:3])
 
 
-def differ(a: object, b: object, name: str) -> str:
-    """Where two values are not bit for bit the same, or an empty string."""
-    return changed(bits({name: a}), bits({name: b}))
+def different_bits(a: object, b: object, name: str) -> str:
+    """The paths at which two values are not bit for bit the same, or an empty string."""
+    return changed_paths(snapshot({name: a}), snapshot({name: b}))
 
 
-def apart(a: Mapping[str, object], b: Mapping[str, object]) -> str:
-    """Where named values differ by more than float tolerance, with the numbers; or an empty string."""
+def differences(a: Mapping[str, object], b: Mapping[str, object]) -> str:
+    """The first difference of named values beyond the tolerance, with the numbers; or an empty string."""
     left, right = (dict(leaf for name, value in x.items() for leaf in leaves(value, name)) for x in (a, b))
     for path in {**left, **right}:
         if path not in left or path not in right:
-            return f"{path} is there in one case only"
+            return f"{path} exists in one case only"
         if seen := _gap(left[path], right[path]):
             return f"{path} {seen}"
     return ""
@@ -86,13 +86,13 @@ def _gap(x: object, y: object) -> str:
     return f"differs by {gap:.3g}, the largest value being {size:.3g}"
 
 
-def is_frozen(value: object) -> bool:
-    """An instance of a frozen dataclass?"""
+def is_frozen_dataclass(value: object) -> bool:
+    """Whether a value is an instance of a frozen dataclass."""
     params: Any = getattr(type(value), "__dataclass_params__", None)
     return params is not None and bool(params.frozen)
 
 
-def not_finite(value: Tensor) -> str:
-    """What is wrong with a tensor that holds a NaN or an infinity."""
+def describe_non_finite(value: Tensor) -> str:
+    """The number of non-finite values of a tensor, and the first."""
     bad = value[~torch.isfinite(value)]
-    return f"{len(bad)} numbers that are not finite, such as {float(bad[0])}"
+    return f"{len(bad)} non-finite numbers, such as {float(bad[0])}"
