@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 from dragfl.reproduction.claims import load_claims
 from dragfl.reproduction.figure import load_figure
-from dragfl.reproduction.page import heading_anchor, render_page, write_page
 from dragfl.reproduction.results import FIGURES, load_summaries
 from dragfl.reproduction.summary import write_summary
 from tests.reproduction.made_summaries import accuracies, make_summary, rounds
 
 DOCS = Path(__file__).parents[2] / "docs"
+SCRIPT = runpy.run_path(str(DOCS / "make_reproduction.py"))
+heading_anchor, render_page, write_page = SCRIPT["heading_anchor"], SCRIPT["render_page"], SCRIPT["write_page"]
 
 
 def test_the_page_of_the_project_is_up_to_date() -> None:

@@ -15,7 +15,7 @@ from dragfl.reproduction import datasets
 from dragfl.reproduction.datasets import DatasetSelector
 from dragfl.reproduction.figure import figure_names, load_figure
 from dragfl.reproduction.results import load_summaries
-from dragfl.reproduction.runs import TUNING_SEEDS, FigureRequest, plan_figure, run_figures
+from dragfl.reproduction.runs import TUNING_SEED, FigureRequest, plan_figure, run_figures
 from dragfl.reproduction.summary import Summary, read_summary, summarise, write_summary
 from dragfl.runs.sweep import Callbacks
 
@@ -80,7 +80,7 @@ def test_controls_are_tuned_on_seeds_without_verdicts(here: Path) -> None:
     assert main(["reproduce", "controls3a", "--seeds", "1", *SMALL, "target_accuracy=0.9", "--quiet"]) == 0
     kept = load_summaries(here / "reproduction")["controls3a"]
     trials = [t for t in kept.tuning if t["curve"] == "fedavg_tuned"]
-    assert {t["seed"] for t in kept.tuning} == set(TUNING_SEEDS) and kept.seeds == [0]
+    assert {t["seed"] for t in kept.tuning} == {TUNING_SEED} and kept.seeds == [0]
     assert [t["value"] for t in trials] == [1.0, 1.5, 2.0, 3.0, 4.0]
     best = min(trials, key=lambda t: (t["rounds"] or 1e9, -t["best"]))
     assert kept.tuned["fedavg_tuned"] == best["value"]

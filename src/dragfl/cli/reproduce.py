@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragfl.cli.options import add_jobs_option
+from dragfl.cli.options import add_jobs_option, cores
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -117,8 +116,7 @@ def _jobs(args: argparse.Namespace, runs: int) -> int:
 
     if args.jobs is not None and args.jobs < 1:
         raise SpecError(f"--jobs: {args.jobs}; use at least 1")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(args.jobs or cores, runs))
+    return max(1, min(args.jobs or cores(), runs))
 
 
 def _print_figures(plans: Sequence[FigurePlan], args: argparse.Namespace) -> None:

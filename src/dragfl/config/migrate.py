@@ -32,7 +32,13 @@ OLD_KEYS: dict[str, dict[str, str]] = {
     "fang_krum": {"least": "min_lambda"},
 }
 OLD_NAMES: dict[str, dict[str, str]] = {  # part of an algorithm -> old name -> new name
-    "server": {"extrapolate": "adabest", "last_two": "averaged_iterate"},
+    "server": {
+        "extrapolate": "adabest",
+        "last_two": "averaged_iterate",
+        "dragfl.paper.from_zero:FromZero": "dragfl.reproduction.parts:AdaBestFromZero",
+    },
+    "correction": {"dragfl.paper.shared_variate:SharedVariate": "dragfl.reproduction.parts:SharedVariateScaffold"},
+    "aggregate": {"dragfl.paper.root_only:RootOnly": "dragfl.reproduction.parts:RootOnly"},
 }
 PLAIN_TABLES = ("root", "evaluation", "state")
 PART_KEYS = ("correction", "aggregate", "server")

@@ -96,7 +96,7 @@ def format_value(comparison: Comparison, value: Interval) -> str:
         return f"> {low:.0f}" if value.censored else format_number(comparison, low)
     if math.isinf(high):
         return f"at least {format_number(comparison, low)}" if low > 0 else "unknown"
-    if low <= 0 and comparison.minus is None:
+    if math.isinf(low) or (low <= 0 and comparison.minus is None):
         return f"at most {format_number(comparison, high)}"
     return f"{format_number(comparison, low)} … {format_number(comparison, high)}"
 
@@ -121,7 +121,8 @@ def format_remark(result: ClaimResult, summaries: Summaries) -> str:
         return f"Missing runs: {', '.join(dict.fromkeys(name for r in results for name in r.missing))}."
     used = [summaries[name] for name in claim.figures if name in summaries]
     changes = dict.fromkeys(change for summary in used for change in summary.reported_changes)
-    if verdict is not Verdict.UNDECIDED and any(summary.quick for summary in used):
+    quick = any(summary.quick for summary in used)
+    if quick and verdict is not Verdict.UNDECIDED:
         remark = "Reduced settings; not evidence."
     elif verdict is Verdict.PASS:
         remark = claim.if_pass
@@ -130,8 +131,8 @@ def format_remark(result: ClaimResult, summaries: Summaries) -> str:
         remark = claim.if_fail if median_fails else "The median holds, but fewer than 80 % of the seeds do."
     elif any(r.comparison.metric in TELEMETRY and not v.known for r in results for v in r.values.values()):
         return "Not measured in all of these runs."
-    elif few := next((r for r in results if len(r.values) < r.needed_seeds), None):
-        remark = f"Needs {few.needed_seeds} seeds, {len(few.values)} run."
+    elif (seeds := min(len(r.values) for r in results)) < claim.seeds and not quick:
+        remark = f"Needs {claim.seeds} seeds, {seeds} run."
     else:
         remark = "Target not reached, or the seeds disagree."
     texts = [format_seeds(results), f"With {', '.join(changes)}." if changes else "", remark]

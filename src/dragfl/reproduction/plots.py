@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from dragfl.report.figures import require_packages
-from dragfl.report.groups import Group
 from dragfl.report.series import Series, average_curves
 from dragfl.reproduction.figure import Curve, Figure
 from dragfl.reproduction.summary import Record, Summary
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
 COLUMNS = 3  # subplots in a row
 HEIGHT, LABEL_HEIGHT, FACET_HEIGHT, LEGEND_HEIGHT = 3.4, 0.24, 1.9, 0.25  # inches
 HANDLE_WIDTH, LETTER_WIDTH = 0.55, 0.078
+# In the order of the report's colours: blue, orange, green, purple, sky, black.
+FIXED_COLOURS = ("DRAG", "FLTrust", "BR-DRAG", "SCAFFOLD", "FedProx", "FedAvg")
 END_MARKERS = {"target": ("o", 3.2), "diverged": ("x", 6.0)}
 
 
@@ -37,7 +37,7 @@ def plot_figure(figure: Figure, summary: Summary, out: Path) -> SavedFigure | No
     if not curves:
         return None
     with plot_style():
-        canvas = _plot_facets(curves, summary) if any(c.facet for c in curves) else _plot_single(curves, summary)
+        canvas = _plot_curves(curves, summary)
         title = f"{figure.topic}: {figure.title}"
         return save_figure(Drawing(figure.name, canvas, title, caption(figure, summary)), out)
 
@@ -65,66 +65,53 @@ def join_seeds(records: Iterable[Record]) -> Series:
     return average_curves([(True, [(float(t), value) for t, value in record.accuracy]) for record in records])
 
 
-def _plot_single(curves: Sequence[Curve], summary: Summary) -> Canvas:
-    """One plot, with the labels at the ends of the lines."""
-    from dragfl.report.figures.style import label_lines, new_figure, set_accuracy_axis, set_round_axis
-
-    figure = new_figure(max(HEIGHT, LABEL_HEIGHT * (len(curves) + 1)))
-    ax = figure.subplots()
-    labels = [curve.label for curve in curves]
-    styles = curve_styles(labels)
-    _plot_curves(ax, curves, dict(zip(labels, styles, strict=True)), summary)
-    set_accuracy_axis(ax, summary.target)
-    set_round_axis(ax)
-    figure.draw_without_rendering()
-    ends = [_label_position(summary.curves[curve.id].values(), summary) for curve in curves]
-    label_lines(ax, ends, styles, labels, target=summary.target)
-    return figure
-
-
-def _plot_facets(curves: Sequence[Curve], summary: Summary) -> Canvas:
-    """A subplot for every facet, with a common legend."""
+def _plot_curves(curves: Sequence[Curve], summary: Summary) -> Canvas:
+    """A subplot for each facet with a common legend; a single plot has its labels at the ends of the lines."""
     from matplotlib.lines import Line2D
 
-    from dragfl.report.figures.style import WIDTH, new_figure, set_accuracy_axis, set_round_axis
+    from dragfl.report.figures.style import WIDTH, label_lines, new_figure, set_accuracy_axis, set_round_axis
 
     facets = list(dict.fromkeys(curve.facet for curve in curves))
-    labels = list(dict.fromkeys(curve.label for curve in curves))
-    styles = dict(zip(labels, curve_styles(labels), strict=True))
+    styles = curve_styles(list(dict.fromkeys(curve.label for curve in curves)))
     rows, columns = -(-len(facets) // COLUMNS), min(COLUMNS, len(facets))
-    entry_width = HANDLE_WIDTH + LETTER_WIDTH * max(map(len, labels))
-    legend_columns = max(1, min(len(labels), int(WIDTH / entry_width)))
-    figure = new_figure(0.4 + LEGEND_HEIGHT * -(-len(labels) // legend_columns) + FACET_HEIGHT * rows)
-    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    subplots = list(axes.flat)
-    for ax, facet in zip(subplots, facets, strict=False):
-        _plot_curves(ax, [curve for curve in curves if curve.facet == facet], styles, summary)
+    entry_width = HANDLE_WIDTH + LETTER_WIDTH * max(map(len, styles))
+    legend_columns = max(1, min(len(styles), int(WIDTH / entry_width)))
+    if facets == [""]:
+        figure = new_figure(max(HEIGHT, LABEL_HEIGHT * (len(curves) + 1)))
+    else:
+        figure = new_figure(0.4 + LEGEND_HEIGHT * -(-len(styles) // legend_columns) + FACET_HEIGHT * rows)
+    axes = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
+    for ax, facet in zip(axes, facets, strict=False):
+        for curve in (curve for curve in curves if curve.facet == facet):
+            _plot_curve(ax, summary.curves[curve.id].values(), styles[curve.label])
         ax.set_title(facet)
-    for i, ax in enumerate(subplots):
-        ax.set_visible(i < len(facets))
+        ax.margins(x=0.01)
+    for i, ax in enumerate(axes):
         set_accuracy_axis(ax, summary.target)
+        ax.set_visible(i < len(facets))
         ax.set_ylabel("test accuracy" if i % columns == 0 else "")
         if len(facets) - columns <= i < len(facets):
             set_round_axis(ax)
             ax.tick_params(labelbottom=True)
-    handles = [Line2D([], [], color=p.colour, linestyle=p.dash, linewidth=p.width) for p in styles.values()]
-    figure.legend(handles, labels, loc="outside upper left", ncols=legend_columns)
+    if facets == [""]:
+        figure.draw_without_rendering()
+        ends = [_label_position(summary.curves[curve.id].values(), summary) for curve in curves]
+        label_lines(axes[0], ends, list(styles.values()), list(styles), target=summary.target)
+    else:
+        handles = [Line2D([], [], color=s.colour, linestyle=s.dash, linewidth=s.width) for s in styles.values()]
+        figure.legend(handles, list(styles), loc="outside upper left", ncols=legend_columns)
     return figure
 
 
-def _plot_curves(ax: Axes, curves: Sequence[Curve], styles: dict[str, LineStyle], summary: Summary) -> None:
-    """Lines, bands, and a marker where a run ended early."""
+def _plot_curve(ax: Axes, records: Collection[Record], style: LineStyle) -> None:
+    """Line and band, and a marker where a run ended early."""
     from dragfl.report.figures.style import plot_series
 
-    for curve in curves:
-        records, style = summary.curves[curve.id].values(), styles[curve.label]
-        plot_series(ax, join_seeds(records), style)
-        for record in records:
-            if record.ended in END_MARKERS and record.accuracy:
-                marker, size = END_MARKERS[record.ended]
-                x, y = record.accuracy[-1]
-                ax.plot(x, y, marker, markersize=size, color=style.colour, zorder=4, clip_on=False)
-    ax.margins(x=0.01)
+    plot_series(ax, join_seeds(records), style)
+    for record in records:
+        if record.ended in END_MARKERS and record.accuracy:
+            marker, size = END_MARKERS[record.ended]
+            ax.plot(*record.accuracy[-1], marker, markersize=size, color=style.colour, zorder=4, clip_on=False)
 
 
 def _label_position(records: Collection[Record], summary: Summary) -> tuple[float, float] | None:
@@ -135,25 +122,33 @@ def _label_position(records: Collection[Record], summary: Summary) -> tuple[floa
     return median(arrivals), summary.target + 1e-4 * (1.0 - median(arrivals) / summary.rounds)
 
 
-def curve_styles(labels: Sequence[str]) -> list[LineStyle]:
-    """A colour for each algorithm, a dash for each variant of it (`BR-DRAG, c = 0.1`); a colour ramp for many."""
+def curve_styles(labels: Sequence[str]) -> dict[str, LineStyle]:
+    """A colour for each algorithm, the same in all figures, and a dash pattern for each of its variants.
+
+    `BR-DRAG, c = 0.1` is a variant of BR-DRAG. Many variants of one algorithm have a colour ramp instead.
+    """
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
-    from dragfl.report.figures.style import DASHES, line_styles
+    from dragfl.report.figures.style import COLOURS, DASHES, MANY_LINES, LineStyle
 
     variants: dict[str, list[str]] = {}
-    for label in sorted(labels, key=lambda label: ", " in label):  # the plain one first, so that it is solid
+    for label in labels:
         variants.setdefault(label.partition(", ")[0], []).append(label)
-    names = list(dict.fromkeys(label.partition(", ")[0] for label in labels))
-    base = dict(zip(names, line_styles([Group(name, "", "", ()) for name in names]), strict=True))
-    styles = []
+    fixed = {name: (COLOURS[FIXED_COLOURS.index(name)], DASHES[0]) for name in variants if name in FIXED_COLOURS}
+    unused = [(colour, DASHES[0]) for colour in COLOURS if (colour, DASHES[0]) not in fixed.values()]
+    repeated = [(colour, dash) for dash in DASHES[1:] for colour in COLOURS]
+    others = [name for name in variants if name not in fixed]
+    looks = fixed | dict(zip(others, unused + repeated, strict=False))
+    many = len(variants) > MANY_LINES
+    styles = {}
     for label in labels:
         name = label.partition(", ")[0]
-        place, many = variants[name].index(label), len(variants[name])
-        if many > len(DASHES):
-            colour = to_hex(colormaps["viridis"](0.05 + 0.8 * sorted(variants[name]).index(label) / (many - 1)))
-            styles.append(replace(base[name], colour=colour, dash=DASHES[0]))
-        else:
-            styles.append(replace(base[name], dash=DASHES[place]) if place else base[name])
+        (colour, dash), own = looks[name], variants[name]
+        place = sorted(own, key=lambda variant: ", " in variant).index(label)  # without a comma first: it is solid
+        if len(own) > len(DASHES):
+            colour = to_hex(colormaps["viridis"](0.05 + 0.8 * sorted(own).index(label) / (len(own) - 1)))
+        elif place:
+            dash = DASHES[place]
+        styles[label] = LineStyle(colour, dash, 1.1 if many else 1.7, not many)
     return styles

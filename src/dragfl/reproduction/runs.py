@@ -24,7 +24,7 @@ from dragfl.reproduction.run_time import RunTimes
 from dragfl.runs.directory import SPEC, Run, load_run
 from dragfl.runs.sweep import Callbacks, PlannedRun, run_planned
 
-TUNING_SEEDS = (100,)  # never used for verdicts, whose seeds count from 0
+TUNING_SEED = 100  # never used for verdicts, whose seeds count from 0
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class FigurePlan:
 
 def plan_figure(request: FigureRequest, folder: Path) -> FigurePlan:
     """Plan and check all runs of a figure; the value of a tuned setting depends on the finished tuning runs."""
-    if reserved := set(request.seeds) & set(TUNING_SEEDS):
-        raise SpecError(f"reproduce: seed {min(reserved)} is reserved for tuning; use other seeds for verdicts")
+    if TUNING_SEED in request.seeds:
+        raise SpecError(f"reproduce: seed {TUNING_SEED} is reserved for tuning; use other seeds for verdicts")
     runs: list[CurveRun] = []
     tuning: list[CurveRun] = []
     tuned: dict[str, Any] = {}
@@ -96,7 +96,7 @@ def plan_figure(request: FigureRequest, folder: Path) -> FigurePlan:
             if request.quick:
                 selected = values[len(values) // 2]
             else:
-                trials = [plan_run(curve, [f"{key}={json.dumps(v)}"], seed, v) for v in values for seed in TUNING_SEEDS]
+                trials = [plan_run(curve, [f"{key}={json.dumps(v)}"], TUNING_SEED, v) for v in values]
                 tuning += trials
                 selected = select_tuned_value(trials)
             if selected is None:
@@ -127,11 +127,11 @@ def run_name(experiment: Experiment) -> str:
 
 
 def select_tuned_value(trials: Sequence[CurveRun]) -> Any:
-    """The value that reaches the target first on the tuning seeds, then the most accurate; None until all have run.
+    """The value that reaches the target first, then the most accurate; None until all trials have run.
 
     Without a target, the most accurate. A run that diverged ranks last.
     """
-    scores: dict[str, tuple[float, float]] = {}
+    scores: list[tuple[float, float]] = []
     for trial in trials:
         run = finished_run(trial.planned.folder)
         if run is None or run.result is None:
@@ -140,10 +140,8 @@ def select_tuned_value(trials: Sequence[CurveRun]) -> Any:
         target = trial.planned.experiment.target_accuracy
         first = None if target is None or diverged else run.rounds_to(target)
         best = -1.0 if diverged else float(run.result["best_accuracy"] or 0.0)
-        rounds, negative_best = scores.get(repr(trial.candidate), (0.0, 0.0))
-        scores[repr(trial.candidate)] = (rounds + (float("inf") if first is None else first), negative_best - best)
-    best_value = min(scores, key=lambda value: scores[value])
-    return next(trial.candidate for trial in trials if repr(trial.candidate) == best_value)
+        scores.append((float("inf") if first is None else first, -best))
+    return trials[scores.index(min(scores))].candidate
 
 
 def finished_run(folder: Path) -> Run | None:

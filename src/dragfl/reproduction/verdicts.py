@@ -37,7 +37,6 @@ class ComparisonResult:
     values: dict[int, Interval]  # seed -> value of the statistic
     holds: dict[int, bool | None]  # seed -> whether the relation holds
     missing: list[str]  # figures without the runs
-    needed_seeds: int = 0
     median_holds: bool | None = None
 
 
@@ -83,7 +82,7 @@ def judge_comparison(comparison: Comparison, needed_seeds: int, summaries: Summa
         needed_seeds = 1
     if len(seeds) < needed_seeds:
         verdict = Verdict.UNDECIDED
-    return ComparisonResult(comparison, verdict, values, holds, [], needed_seeds, median_holds)
+    return ComparisonResult(comparison, verdict, values, holds, [], median_holds)
 
 
 def verdict_over_seeds(
