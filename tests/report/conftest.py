@@ -1,4 +1,4 @@
-"""Small run directories whose telemetry is real: updates are drawn at random and every number is computed from them."""
+"""Small run directories: client updates are random, and all telemetry is computed from them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def write_run(
     finished: bool = True,
     spec: Mapping[str, Any] | None = None,
 ) -> Run:
-    """A run directory; `curve` are the accuracies of the evaluated rounds, otherwise they follow the real progress."""
+    """Write a run directory. `curve`: accuracies of the evaluated rounds (default: from the distance to the goal)."""
     path.mkdir(parents=True)
     settings = _spec(algorithm, seed, rounds, every, attack, spec or {})
     (path / "spec.toml").write_text(tomli_w.dumps(settings))
@@ -112,7 +112,7 @@ def _spec(
 def _simulate(
     spec: Mapping[str, Any], ran: int, every: int, curve: Sequence[float] | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Walk towards a goal with the real rules; accuracy is how much of the way has been made."""
+    """Run the rule of the spec on random updates towards a goal; accuracy is a function of the distance to it."""
     random = np.random.default_rng(spec["seed"])
     goal = random.normal(size=DIM)
     bias = random.normal(size=(CLIENTS, DIM)) * 1.2

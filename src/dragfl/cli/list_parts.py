@@ -163,7 +163,17 @@ def symbols(part: Any) -> dict[str, str]:
 def print_algorithms(console: Console) -> None:
     """Two tables: the algorithms with their costs, and their settings."""
     rows = describe_algorithms()
-    head = ("name", "paper", "correction", "aggregate", "server", "down/\nup", "client\nkeeps", "server\nkeeps", "stream")
+    head = (
+        "name",
+        "paper",
+        "correction",
+        "aggregate",
+        "server",
+        "down/\nup",
+        "client\nkeeps",
+        "server\nkeeps",
+        "stream",
+    )
     body = [
         (r.name, r.short_paper, *r.short_parts, r.vectors, r.client, r.server, r.streams.split(",")[0]) for r in rows
     ]
@@ -171,7 +181,9 @@ def print_algorithms(console: Console) -> None:
     twice = ", ".join(r.name for r in rows if r.cost.passes > 1)
     console.print(f"{LEGEND} Round 0 takes two passes in {twice}.\n", style="italic")
     lines = [
-        (row.name if i == 0 else "", s.name, str(s.default), s.symbol) for row in rows for i, s in enumerate(row.settings)
+        (row.name if i == 0 else "", s.name, str(s.default), s.symbol)
+        for row in rows
+        for i, s in enumerate(row.settings)
     ]
     print_table(console, "settings of algorithms", ("name", "setting", "default", "symbol or meaning"), lines)
 

@@ -54,8 +54,8 @@ def draw_clients(groups: Sequence[Group]) -> Drawing | None:
         ax.set_visible(False)
     for ax in grid[-1]:
         set_round_axis(ax)
-    caption = _caption([table for _, table in shown])
-    return Drawing("clients", figure, "Divergence or suspicion of each client", caption)
+    title = " or ".join(key for key in KEYS if any(table.key == key for _, table in shown)).capitalize()
+    return Drawing("clients", figure, f"{title} of each client", _caption([table for _, table in shown]))
 
 
 def _draw_client_table(ax: Axes, table: ClientTable, top: float) -> AxesImage:

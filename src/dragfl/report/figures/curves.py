@@ -145,7 +145,7 @@ def line_note(groups: Sequence[Group], styles: Sequence[LineStyle]) -> str:
         bands = all(style.band for style in styles)
         note += " Lines: means over seeds." + (" Bands: range over seeds." if bands else "")
     if any(not run.finished for group in groups for run in group.runs):
-        note += " Thin lines: unfinished runs."
+        note += " Unfinished runs are drawn up to their last round."
     return note
 
 

@@ -163,7 +163,7 @@ def label_lines(
         if end is not None
     ]
     if target is not None:
-        shown.append((f"target {100 * target:g} %", LineStyle(INK, DOTTED), (right, target)))
+        shown.append((f"target {100 * target:g} %", LineStyle(INK, DOTTED, 0.7), (right, target)))
     gap = 1.35 * 8.5 / 72 / (ax.get_position().height * ax.figure.get_figheight())  # type: ignore[union-attr]
     to_axes = ax.transData + ax.transAxes.inverted()
     heights = spread_positions([float(to_axes.transform(end)[1]) for _, _, end in shown], gap)
