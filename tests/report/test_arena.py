@@ -131,7 +131,7 @@ def shown(matrix: arena.Matrix, width: int) -> str:
     console = Console(width=width, record=True, file=StringIO())
     for table in arena.rich_tables(matrix, width):
         console.print(table)
-    return console.export_text().replace("…:", "")  # a mark that the caption explains
+    return console.export_text()
 
 
 def test_a_wide_table_is_split(results: arena.ArenaResults) -> None:

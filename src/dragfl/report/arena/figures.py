@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from textwrap import wrap
 
 import numpy as np
@@ -17,7 +17,7 @@ from matplotlib.ticker import PercentFormatter
 
 from dragfl.report.arena.detection import roc
 from dragfl.report.arena.results import WITHOUT_ATTACK, ArenaResults, Entry, Matrix
-from dragfl.report.arena.tables import attack_label, defence_label, format_entry, table_marks, wrap_label
+from dragfl.report.arena.tables import attack_label, defence_label, explain_marks, format_entry, wrap_label
 from dragfl.report.figures import Drawing
 from dragfl.report.figures.style import BLUE, DOTTED, GREY, INK, VERMILLION, WIDTH, new_figure
 
@@ -56,16 +56,18 @@ def _draw_accuracy(matrix: Matrix, suffix: str) -> Drawing:
     attacks = (WITHOUT_ATTACK, *matrix.attacks)
     columns = [Column(attack_label(attack), separate=j == 1) for j, attack in enumerate(attacks)]
     columns.append(Column("worst case", separate=True, bold=True))
-
-    def cell(defence: str, j: int) -> Cell:
+    rows = {}
+    for defence in matrix.defences:
         worst = matrix.worst_attack(defence)
-        attack = worst if j == len(attacks) else attacks[j]
-        entry = Entry() if attack is None else matrix.entries[defence, attack]
-        text = "—" if attack is None else format_entry(entry, std=False)
-        return Cell(entry.value, text, framed=j < len(attacks) and attack == worst)
-
+        entries = [matrix.entries[defence, attack] for attack in (*attacks, worst or WITHOUT_ATTACK)]
+        cells = [Cell(entry.value, format_entry(entry, std=False)) for entry in entries]
+        if worst is None:
+            cells[-1] = Cell(None, "—")
+        else:
+            cells[attacks.index(worst)] = replace(cells[-1], framed=True)
+        rows[defence] = cells
     figure = _draw_heat_map(
-        matrix, matrix.defences, columns, cell, colormaps["viridis"], Normalize(0, 1), "test accuracy, %", percent=True,
+        matrix, rows, columns, colormaps["viridis"], Normalize(0, 1), "test accuracy, %", percent=True,
         foot="Framed: the worst attack of the row. ",
     )  # fmt: skip
     caption = "Test accuracy of the last evaluated round, mean over seeds. Rows are sorted by the worst case."
@@ -74,52 +76,47 @@ def _draw_accuracy(matrix: Matrix, suffix: str) -> Drawing:
 
 def _draw_accuracy_drop(matrix: Matrix, suffix: str) -> Drawing | None:
     """Accuracy of a defence without attack minus its accuracy under an attack, in points."""
-    drops = {(d, a): matrix.accuracy_drop(d, a) for d in matrix.defences for a in matrix.attacks}
-    known = {place: drop for place, drop in drops.items() if drop is not None}
-    if not known:
+    rows = {}
+    for defence in matrix.defences:
+        cells = []
+        for attack in matrix.attacks:
+            entry, drop = matrix.entries[defence, attack], matrix.accuracy_drop(defence, attack)
+            mark = " ×" if entry.diverged else ""
+            cells.append(Cell(drop, _text_without_value(entry) if drop is None else _format_points(drop) + mark))
+        largest = max((cell.value for cell in cells if cell.value is not None), default=None)
+        rows[defence] = [*cells, Cell(largest, "—" if largest is None else _format_points(largest))]
+    top = max((cells[-1].value for cells in rows.values() if cells[-1].value is not None), default=None)
+    if top is None:
         return None
     columns = [*(Column(attack_label(a)) for a in matrix.attacks), Column("largest", separate=True, bold=True)]
-
-    def cell(defence: str, j: int) -> Cell:
-        if j == len(matrix.attacks):
-            drop = max((known[defence, a] for a in matrix.attacks if (defence, a) in known), default=None)
-            return Cell(drop, "" if drop is None else _format_points(drop))
-        entry, drop = matrix.entries[defence, matrix.attacks[j]], drops[defence, matrix.attacks[j]]
-        if drop is None:
-            return Cell(None, format_entry(entry, std=False) if entry.value is None else "—")
-        return Cell(drop, _format_points(drop) + (" ×" if entry.diverged else ""))
-
-    figure = _draw_heat_map(
-        matrix, matrix.defences, columns, cell, colormaps["magma_r"],
-        Normalize(0, max(0.2, *known.values()), clip=True), "points", percent=True,
-    )  # fmt: skip
+    norm = Normalize(0, max(0.2, top), clip=True)
+    figure = _draw_heat_map(matrix, rows, columns, colormaps["magma_r"], norm, "points", percent=True)
     caption = "Accuracy of the same defence without attack minus its accuracy under the attack, in points."
     return Drawing(f"arena-loss{suffix}", figure, "Accuracy drop, points", caption)
 
 
 def _draw_detection(matrix: Matrix, suffix: str) -> Drawing | None:
     """Area under the ROC curve of the suspicion score."""
-    scores = {place: entry.auc for place, entry in matrix.entries.items() if entry.auc is not None}
-    scored = [d for d in matrix.defences if any((d, attack) in scores for attack in matrix.attacks)]
-    if not scored:
+    rows = {}
+    for defence in matrix.defences:
+        entries = [matrix.entries[defence, attack] for attack in matrix.attacks]
+        if any(entry.auc is not None for entry in entries):
+            rows[defence] = [Cell(e.auc, _text_without_value(e) if e.auc is None else f"{e.auc:.2f}") for e in entries]
+    if not rows:
         return None
-
-    def cell(defence: str, j: int) -> Cell:
-        place = defence, matrix.attacks[j]
-        if place in scores:
-            return Cell(scores[place], f"{scores[place]:.2f}")
-        entry = matrix.entries[place]
-        return Cell(None, "—" if entry.runs else format_entry(entry, std=False))
-
     columns = [Column(attack_label(a)) for a in matrix.attacks]
-    figure = _draw_heat_map(matrix, scored, columns, cell, colormaps["RdBu"], Normalize(0, 1), "AUC")
+    figure = _draw_heat_map(matrix, rows, columns, colormaps["RdBu"], Normalize(0, 1), "AUC")
     caption = (
         "Probability that an attacker has a higher suspicion score than an honest client of the same round "
         "(AUC; ties count half). 1: all attackers detected, 0.5: chance."
     )
-    unscored = [defence_label(matrix, d) for d in matrix.defences if d not in scored]
+    unscored = [defence_label(matrix, d) for d in matrix.defences if d not in rows]
     caption += f" No suspicion score: {', '.join(unscored)}." if unscored else ""
     return Drawing(f"arena-auc{suffix}", figure, "Detection of attackers: AUC", caption)
+
+
+def _text_without_value(entry: Entry) -> str:
+    return "—" if entry.runs else format_entry(entry)
 
 
 def _format_points(value: float) -> str:
@@ -129,9 +126,8 @@ def _format_points(value: float) -> str:
 
 def _draw_heat_map(
     matrix: Matrix,
-    defences: Sequence[str],
+    rows: Mapping[str, Sequence[Cell]],
     columns: Sequence[Column],
-    cell: Callable[[str, int], Cell],
     colours: Colormap,
     norm: Normalize,
     scale: str,
@@ -143,19 +139,21 @@ def _draw_heat_map(
     upright = len(columns) <= MAX_UPRIGHT
     names = [wrap_label(column.name) if upright else column.name for column in columns]
     head = 0.13 * max(name.count("\n") + 1 for name in names) if upright else 0.85
-    notes = wrap(foot + table_marks(matrix), 125)
-    height = 0.35 + head + (0.13 * (len(notes) + 1) if notes else 0.0) + ROW_HEIGHT * len(defences)
+    labels = [defence_label(matrix, defence) for defence in rows]
+    texts = [cell.text for cells in rows.values() for cell in cells]
+    notes = wrap(foot + explain_marks(labels + texts), 125)
+    height = 0.35 + head + (0.13 * (len(notes) + 1) if notes else 0.0) + ROW_HEIGHT * len(rows)
     figure = new_figure(height, WIDTH * max(1.0, (len(columns) + 3) / (MAX_UPRIGHT + 3)))
     ax = figure.subplots()
     lefts = [j + COLUMN_GAP * sum(c.separate for c in columns[: j + 1]) for j in range(len(columns))]
-    for i, defence in enumerate(defences):
-        for j, left in enumerate(lefts):
-            _draw_cell(ax, left, i, cell(defence, j), colours, norm, bold=columns[j].bold)
+    for i, cells in enumerate(rows.values()):
+        for left, cell, column in zip(lefts, cells, columns, strict=True):
+            _draw_cell(ax, left, i, cell, colours, norm, bold=column.bold)
     ax.set_xlim(-0.02, lefts[-1] + 1.02)
-    ax.set_ylim(len(defences) + 0.02, -0.02)
+    ax.set_ylim(len(rows) + 0.02, -0.02)
     ax.xaxis.tick_top()
     ax.set_xticks([left + 0.5 for left in lefts], names)
-    ax.set_yticks([i + 0.5 for i in range(len(defences))], [defence_label(matrix, d) for d in defences])
+    ax.set_yticks([i + 0.5 for i in range(len(rows))], labels)
     for label, column in zip(ax.get_xticklabels(), columns, strict=True):
         label.set_fontweight("bold" if column.bold else "normal")
         if not upright:

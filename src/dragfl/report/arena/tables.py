@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 TRUSTED = "†"
+MARKS = {
+    TRUSTED: "uses trusted data",
+    "×": "diverged; accuracy of the last evaluation",
+    "n/a": "the defence does not allow so many attackers",
+    "…": "not finished",
+}
 
 
 def attack_label(attack: str) -> str:
@@ -115,8 +121,9 @@ def rich_tables(matrix: Matrix, width: int = 100) -> list[Table]:
             blocks.append([])
         blocks[-1].append(j)
     tables = [_rich_table(columns, lines, (0, *block, last)) for block in blocks]
+    marks = explain_marks(text for line in lines for text in line)
     tables[0].title, tables[0].title_justify = f"Final accuracy, %: {matrix.heading}", "left"
-    tables[-1].caption, tables[-1].caption_justify = f"Sorted by the worst case. {table_marks(matrix)}".strip(), "left"
+    tables[-1].caption, tables[-1].caption_justify = f"Sorted by the worst case. {marks}".strip(), "left"
     return tables
 
 
@@ -133,13 +140,7 @@ def _rich_table(columns: Sequence[str], lines: Sequence[Sequence[str]], shown: S
     return table
 
 
-def table_marks(matrix: Matrix) -> str:
-    """The meaning of the marks in a table or heat map; only those that it has."""
-    entries = matrix.entries.values()
-    marks = {
-        f"{TRUSTED}: uses trusted data.": bool(matrix.trusted & set(matrix.defences)),
-        "×: diverged; accuracy of the last evaluation.": any(entry.diverged for entry in entries),
-        "n/a: the defence does not allow so many attackers.": any(entry.reason for entry in entries),
-        "…: not finished.": any(entry.unfinished for entry in entries),
-    }
-    return " ".join(mark for mark, applies in marks.items() if applies)
+def explain_marks(texts: Iterable[str]) -> str:
+    """The meaning of the marks that occur in these cells and labels."""
+    words = {word for text in texts for word in text.split()}
+    return " ".join(f"{mark}: {meaning}." for mark, meaning in MARKS.items() if mark in words)
