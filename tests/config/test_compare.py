@@ -33,6 +33,11 @@ def test_settings_that_change_the_result(override: str) -> None:
     assert comparable(dragfl.load({}, override).tables()) != comparable(dragfl.load({}).tables())
 
 
+def test_the_label_of_an_algorithm_changes_no_number() -> None:
+    tables = dragfl.load({"algorithm": {"name": "drag"}}).tables()
+    assert comparable(tables | {"algorithm": tables["algorithm"] | {"name": "ours"}}) == comparable(tables)
+
+
 def test_block_and_trainer_may_be_resolved_by_the_run() -> None:
     resolved = dragfl.load({"engine": {"block": 4, "trainer": "dense"}}).tables()
     assert same_result(dragfl.load({}).tables(), resolved)

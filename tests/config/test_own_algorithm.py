@@ -1,4 +1,4 @@
-"""A whole algorithm or dataset of a user's own: an object, or `module:attr` from a file beside the spec."""
+"""A whole algorithm or dataset of a user's own: an object, or `module:attr` from a file in the folder of the spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's own parts from a file beside the spec: `module:attr`, with settings, resumed like any other."""
+"""A user's own parts from a file in the folder of the spec: `module:attr`, with settings, resumed like any other."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_module_object_and_its_final_model(experiment: Load, tmp_path: Path) -
     assert not torch.equal(module[0].weight, torch.zeros(4, 6))
 
 
-def test_a_module_that_fails_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_error_names_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken_here.py").write_text("x = = 1\n")
     (tmp_path / "wants_more.py").write_text("import nothing_of_this_name\n")
@@ -199,7 +199,7 @@ def test_a_module_that_fails_is_told_in_a_line(tmp_path: Path, monkeypatch: pyte
         dragfl.load({"algorithm": {"aggregate": "wants_more:X"}})
 
 
-def test_tables_and_files_will_do_for_an_experiment(tmp_path: Path) -> None:
+def test_run_and_simulate_take_tables_and_files(tmp_path: Path) -> None:
     tables = {"rounds": 1, "model": {"name": "logistic"}}
     assert len(list(dragfl.simulate(tables))) == 1
     (tmp_path / "one.toml").write_text('rounds = 1\n[model]\nname = "logistic"\n')

@@ -1,4 +1,4 @@
-"""The resolved spec says everything: reading it back gives the same experiment."""
+"""The resolved spec is complete: reading it back gives the same experiment."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_every_default_is_spelled_out() -> None:
 
 
 def test_objects_in_place_of_names(toy: dragfl.Dataset) -> None:
-    """Every name of a spec may be the object itself, and the resolved spec tells what it was."""
+    """Every name of a spec may be the object itself, and the resolved spec has its name."""
     rule, attack, partition = Drag(c=0.1), RandomScaling(std=2.0), PARTITIONS["sorted_shards"]()
     experiment = dragfl.load(
         {

@@ -1,4 +1,4 @@
-"""Every mistake in a spec is told before anything runs: where, what was seen, and what to do."""
+"""Every error in a spec is reported before anything runs: the key, the value, and what to do."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_folder_is_not_a_spec(tmp_path: Path) -> None:
         ({"name": "collections:OrderedDict"}, "model: "),
     ],
 )
-def test_a_model_that_does_not_fit_is_told_before_the_first_round(model: dict[str, Any], message: str) -> None:
+def test_a_model_that_does_not_fit_is_refused_before_the_first_round(model: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         dragfl.simulate(dragfl.load({"model": model}))
 

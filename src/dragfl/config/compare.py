@@ -6,12 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-# Names and files, and how the work is distributed: none of them changes a number of the result.
-NOT_IN_RESULT = ("name", "checkpoint", "state", "engine.workers", "engine.executor")
+# Labels, files, and how the work is distributed: none of them changes a number of the result.
+NOT_IN_RESULT = ("name", "algorithm.name", "checkpoint", "state", "engine.workers", "engine.executor")
 
 
 def comparable(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables of a resolved spec without the settings that do not change its result."""
+    """The tables of a resolved spec without the settings that do not change its result.
+
+    The name of an algorithm is only a label there, since the three parts are spelled out.
+    """
     plain: dict[str, Any] = json.loads(json.dumps(tables))  # tuples and lists compare equal, and it is a copy
     for key in NOT_IN_RESULT:
         table, _, setting = key.rpartition(".")

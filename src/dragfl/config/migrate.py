@@ -32,13 +32,13 @@ OLD_KEYS: dict[str, dict[str, str]] = {
     "fang_krum": {"least": "min_lambda"},
 }
 OLD_NAMES: dict[str, dict[str, str]] = {  # part of an algorithm -> old name -> new name
+    "correction": {"dragfl.paper.shared_variate:SharedVariate": "dragfl.reproduction.parts:SharedVariateScaffold"},
+    "aggregate": {"dragfl.paper.root_only:RootOnly": "dragfl.reproduction.parts:RootOnly"},
     "server": {
         "extrapolate": "adabest",
         "last_two": "averaged_iterate",
         "dragfl.paper.from_zero:FromZero": "dragfl.reproduction.parts:AdaBestFromZero",
     },
-    "correction": {"dragfl.paper.shared_variate:SharedVariate": "dragfl.reproduction.parts:SharedVariateScaffold"},
-    "aggregate": {"dragfl.paper.root_only:RootOnly": "dragfl.reproduction.parts:RootOnly"},
 }
 PLAIN_TABLES = ("root", "evaluation", "state")
 PART_KEYS = ("correction", "aggregate", "server")
@@ -256,14 +256,23 @@ def migrate_path(path: Path) -> dict[Path, list[Change]]:
             raise SpecError(f"{file}: cannot be read as TOML: {error}; nothing was written") from None
         except SpecError as error:
             raise SpecError(f"{file}: {error}; nothing was written") from None
+        if changes and _backup(file).exists():
+            raise SpecError(f"{file}: the backup {_backup(file).name} exists already; move it; nothing was written")
         if changes:
             rewritten[file] = before, after, changes
     for file, (before, after, _) in rewritten.items():
-        file.with_name(f"{file.name}.bak").write_text(before)
         temporary = file.with_name(f"{file.name}.tmp")
-        temporary.write_text(after)
-        temporary.replace(file)
+        try:
+            _backup(file).write_text(before)
+            temporary.write_text(after)
+            temporary.replace(file)
+        except OSError as error:
+            raise SpecError(f"{file}: cannot be written ({error.strerror}); the file is unchanged") from None
     return {file: changes for file, (_, _, changes) in rewritten.items()}
+
+
+def _backup(file: Path) -> Path:
+    return file.with_name(f"{file.name}.bak")
 
 
 def _spec_files(path: Path) -> list[Path]:
