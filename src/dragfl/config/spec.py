@@ -202,7 +202,9 @@ def check_correction_with_aggregate(correction: Correction[Any], aggregate: Aggr
     """
     extras = list(correction.sends)
     if extras and isinstance(aggregate, Robust) and not aggregate.aggregates_extras:
+        parts = {"correction": correction, "aggregate": aggregate}
+        names = [describe_part(part, PARTS[key])["name"] for key, part in parts.items()]
         raise SpecError(
-            f"algorithm.correction: {type(correction).__name__} sends {', '.join(extras)} with each update, and "
-            f"{type(aggregate).__name__} cannot aggregate that robustly; choose another correction or aggregate"
+            f"algorithm.correction: {names[0]} sends {', '.join(extras)} with each update, and {names[1]} cannot "
+            "aggregate that robustly; choose another correction or aggregate"
         )
