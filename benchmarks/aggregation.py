@@ -15,7 +15,7 @@ from benchmarks.timing import Tick, silent, threads
 from benchmarks.workloads import SEED
 from dragfl import functional
 from dragfl.aggregates.drag import Drag
-from dragfl.engine.backends.select import cores
+from dragfl.engine.threads import available_cores
 from dragfl.types import FederationInfo, RoundContext, RoundInputs, Updates
 
 SHAPES = ((40, 416_047), (20, 10_000_000))
@@ -27,7 +27,7 @@ def measure(repeats: int, tick: Tick = silent, shapes: tuple[tuple[int, int], ..
     """A comparison for each shape and number of threads."""
     comparisons = []
     for shape in shapes:
-        for count in sorted({1, cores()}):
+        for count in sorted({1, available_cores()}):
             with threads(count):
                 comparisons.append(_compare(shape, count, repeats, tick))
     return comparisons

@@ -27,13 +27,13 @@ LIMIT = 1.05  # times the memory of few clients
 
 def measure(workload: Workload, tick: Tick = silent, few: int = FEW, algorithm: str = "drag") -> Comparison:
     """Compare the peak memory of a small and of the full cohort, of the same population."""
-    from dragfl.engine.backends.select import cores
+    from dragfl.engine.threads import available_cores
 
     found: dict[int, float] = {}
     for count in (few, workload.per_round):
         tick(f"memory of {count:,} clients a round")
-        found[count] = _peak(replace(workload, per_round=count), algorithm, cores())
-    base, how, rows = f"{few} clients", f"{cores()} workers", []
+        found[count] = _peak(replace(workload, per_round=count), algorithm, available_cores())
+    base, how, rows = f"{few} clients", f"{available_cores()} workers", []
     for count, peak in found.items():
         limits = {base: LIMIT} if count != few else {}
         ratios = {base: peak / found[few]}

@@ -12,7 +12,7 @@ from benchmarks.peers import installed
 from benchmarks.results import Comparison, Contender, on, rows, timed
 from benchmarks.timing import Tick, silent, with_threads
 from benchmarks.workloads import Workload
-from dragfl.engine.backends.select import cores
+from dragfl.engine.threads import available_cores
 
 ALGORITHMS = ("fedavg", "drag")
 WARM_UP = 2  # rounds: the first starts the workers, and DRAG initialises its reference
@@ -23,7 +23,7 @@ def measure(workload: Workload, repeats: int, tick: Tick = silent) -> Comparison
     repeats = min(repeats, workload.most_repeats or repeats)
     with ExitStack() as open_:
         given = preload(workload)
-        floor = Contender("floor", "floor", _processes(), open_.enter_context(Floor(workload, cores())).round)
+        floor = Contender("floor", "floor", _processes(), open_.enter_context(Floor(workload, available_cores())).round)
         bare = [Contender("bare loop", "bare", on(n), with_threads(n, bare_loop(workload, given))) for n in _counts()]
         ours = list(_ours(workload, open_, tick))
         peers = list(_peers(workload, given, open_, tick)) if workload.peers else []
@@ -37,11 +37,11 @@ def measure(workload: Workload, repeats: int, tick: Tick = silent) -> Comparison
 
 
 def _counts() -> list[int]:
-    return sorted({1, cores()})
+    return sorted({1, available_cores()})
 
 
 def _processes() -> str:
-    return f"{cores()} processes"
+    return f"{available_cores()} processes"
 
 
 def _ours(workload: Workload, open_: ExitStack, tick: Tick) -> Iterator[Contender]:
@@ -49,7 +49,7 @@ def _ours(workload: Workload, open_: ExitStack, tick: Tick) -> Iterator[Contende
     wanted = {base: limit for base, limit in limits.items() if limit is not None}
     for algorithm in ALGORITHMS:
         tick(f"dragfl, {algorithm}")
-        simulation = open_.enter_context(dragfl.simulate(workload.experiment(algorithm, cores())))
+        simulation = open_.enter_context(dragfl.simulate(workload.experiment(algorithm, available_cores())))
         for _ in range(WARM_UP):
             simulation.step()
         yield Contender(f"dragfl, {algorithm}", "dragfl", _processes(), simulation.step, wanted)

@@ -1,22 +1,24 @@
-"""Everything that is fixed for a run, put in place from an experiment: data, split, root data, model, worker."""
+"""From an experiment to a federation: load the data, partition them, build the model, select trainer and backend.
+
+This is the only module that knows both the spec (`config`) and the engine.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from dragfl import data
-from dragfl.arithmetic import norm
 from dragfl.config.build_parts import Model
+from dragfl.config.portable import has_own_parts, why_not_portable
 from dragfl.config.registry import import_object
 from dragfl.config.spec import Experiment, load
 from dragfl.data import partitions
@@ -24,137 +26,153 @@ from dragfl.data import root as root_data
 from dragfl.data.dataset import Dataset
 from dragfl.data.download import Progress
 from dragfl.data.partitions.split import ClientSplit
+from dragfl.engine.adversary import Adversary
 from dragfl.engine.backends import Backend
-from dragfl.engine.backends.select import choose as choose_executor
-from dragfl.engine.client_store import ClientStore, open_store
-from dragfl.engine.round import FederationState
-from dragfl.engine.worker import Worker
+from dragfl.engine.backends.local import LocalBackend
+from dragfl.engine.backends.pool import PoolBackend
+from dragfl.engine.backends.ray import RayBackend, require_ray
+from dragfl.engine.client import LocalTrainer, LocalWork
+from dragfl.engine.client_store import open_store
+from dragfl.engine.simulator import RootData, Worker
+from dragfl.engine.state import Federation
+from dragfl.engine.threads import available_cores
 from dragfl.errors import DataError, SpecError
 from dragfl.rng import rng
 from dragfl.training.loop import Loop
-from dragfl.training.select import select_trainer
-from dragfl.types import Algorithm, Attack, FederationInfo, FitsData, RoundContext
+from dragfl.training.select import make_trainer, select_trainer
+from dragfl.types import FederationInfo, FitsData
 from dragfl.vector import FlatModel, addressed
 
+ENTRY_POINT = "dragfl.build:worker_from_tables"  # how a worker process builds its worker
 BLOCK_BYTES = 32 << 20  # updates folded together take about this much memory
 
-
-@dataclass(frozen=True)
-class Federation:
-    """The fixed half of a run; `state` of the round is the moving half."""
-
-    experiment: Experiment
-    info: FederationInfo
-    split: ClientSplit
-    model: FlatModel
-    worker: Worker
-    executor: Backend
-    store: ClientStore
-    initial: Tensor
-    initial_buffers: Tensor | None
-    block: int
-    fixed_attackers: frozenset[int]
-
-    @property
-    def algorithm(self) -> Algorithm:
-        return self.experiment.algorithm
-
-    @cached_property
-    def initial_norm(self) -> float:
-        return norm(self.initial)
-
-    @property
-    def nominal_steps(self) -> int:
-        span = self.experiment.clients.local_steps
-        return span[1] if isinstance(span, tuple) else span or 1
-
-    def attackers(self, context: RoundContext, cohort: tuple[int, ...]) -> frozenset[int]:
-        """Who attacks in this round, among the sampled."""
-        spec = self.experiment.attackers
-        if not spec.redraw:
-            return self.fixed_attackers.intersection(cohort)
-        pool = cohort if spec.of_sampled else range(self.info.clients)
-        drawn = context.rng("attackers").choice(len(pool), spec.drawn(self.experiment.clients), replace=False)
-        return frozenset(pool[i] for i in drawn).intersection(cohort)
-
-    def blocks(self, cohort: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        return (cohort[a : a + self.block] for a in range(0, len(cohort), self.block))
-
-    def start(self) -> FederationState:
-        """The state before the first round."""
-        parts, attack = self.algorithm, self.experiment.attack
-        return FederationState(
-            0,
-            self.initial.clone(),
-            parts.correction.init(self.info),
-            parts.aggregate.init(self.info),
-            parts.server.init(self.info),
-            attack.init(self.info) if attack else None,
-            buffers=self.initial_buffers,
-        )
+# A worker process takes about two seconds to start. With engine.workers = "auto" there is one for each core if the run
+# and each round are large enough, counted in (parameters x samples) that clients pass through the model: about ten
+# seconds and twenty milliseconds on one core of 2025.
+RUN_WORK = 7e10
+ROUND_WORK = 1e8
+PIECE_WORK = 2e8  # clients are handed to workers in pieces of some milliseconds, to save messages
 
 
-def prepare(experiment: Experiment, folder: Path | None = None) -> Federation:
-    """Put everything in place, and choose who trains; large client states go to `folder`."""
-    experiment, worker = equip(experiment)
-    clients, model, info = experiment.clients, worker.loop.model, worker.info
-    attackers = 0 if experiment.attackers.redraw else experiment.attackers.drawn(clients)
-    chosen = rng(experiment.seed, "attackers").choice(clients.total, attackers, replace=False)
-    kept = experiment.algorithm.correction.fields
-    return Federation(
-        experiment=experiment,
+def build_federation(experiment: Experiment, folder: Path | None = None) -> tuple[Experiment, Federation]:
+    """(the experiment with every default resolved, its federation). Large client states go to `folder`."""
+    experiment, worker = build_worker(experiment)
+    model, info, state = worker.local.loop.model, worker.info, experiment.state
+    fields = experiment.algorithm.correction.fields
+    federation = Federation(
         info=info,
-        split=worker.split,
+        algorithm=experiment.algorithm,
+        adversary=build_adversary(experiment),
+        seed=experiment.seed,
+        lr=experiment.clients.lr,
+        block=experiment.engine.block or default_block(model.dim),
+        kept_bytes=state.memory_mb << 20,
         model=model,
-        worker=worker,
-        executor=choose_executor(experiment, worker),
-        store=open_store(kept, model.dim, clients.total, experiment.state, folder, info.device),
         initial=model.w.clone(),
         initial_buffers=model.b.clone() if len(model.b) else None,
-        block=experiment.engine.block or default_block(model.dim),
-        fixed_attackers=frozenset(chosen.tolist()),
+        worker=worker,
+        backend=select_backend(experiment, worker),
+        store=open_store(fields, info, state.memory_mb, state.on_missing, folder),
+    )
+    return experiment, federation
+
+
+def build_worker(experiment: Experiment, dataset: Dataset | None = None) -> tuple[Experiment, Worker]:
+    """(the experiment with every default resolved, a worker that can train any client).
+
+    `dataset`: the experiment's data where they are loaded already.
+    """
+    device = _check_device(experiment.engine.device)
+    dataset = _on_device(load_dataset(experiment.dataset) if dataset is None else dataset, device)
+    split, root = partition_data(experiment, dataset)
+    module = addressed(lambda: make_module(experiment.model, dataset), experiment.seed)
+    trainer = select_trainer(experiment.engine.trainer, module)
+    model = FlatModel(module, device, experiment.model.buffers, channels_last=trainer == "channels_last")
+    _check_model_fits(model, dataset)
+    block = experiment.engine.block or default_block(model.dim)
+    experiment = replace(experiment, engine=replace(experiment.engine, block=block, trainer=trainer))
+    clients, parts, attack = experiment.clients, experiment.algorithm, experiment.attack
+    loop = Loop(model, dataset, double_softmax=experiment.model.double_softmax)
+    work = LocalWork(clients.local_steps, clients.local_epochs, clients.batch_size, clients.sampling)
+    test_block = experiment.evaluation.batch_size
+    return experiment, Worker(
+        LocalTrainer(loop, make_trainer(trainer, loop), parts.correction, work, test_block),
+        dataset,
+        split,
+        root,
+        parts.aggregate,
+        attack.for_data(dataset.classes, dataset.x) if isinstance(attack, FitsData) else attack,
+        FederationInfo(model.dim, clients.total, clients.per_round or clients.total, model.segments, device),
+        test_block,
     )
 
 
 def worker_from_tables(tables: Mapping[str, Any], dataset: Dataset | None = None) -> Worker:
-    """The entry point of worker processes and Ray actors: a worker from the resolved tables of an experiment."""
-    return equip(load(tables), dataset)[1]
+    """The worker of a resolved spec; the entry point of worker processes."""
+    return build_worker(load(tables), dataset)[1]
 
 
-def equip(experiment: Experiment, dataset: Dataset | None = None) -> tuple[Experiment, Worker]:
-    """Load the data, deal it out, build the model: (the experiment with nothing left open, a worker that can train).
+def build_adversary(experiment: Experiment) -> Adversary | None:
+    """The attack of an experiment and its attackers; None without an attack."""
+    attack, spec, clients = experiment.attack, experiment.attackers, experiment.clients
+    if attack is None:
+        return None
+    count = spec.drawn(clients)
+    fixed = rng(experiment.seed, "attackers").choice(clients.total, 0 if spec.redraw else count, replace=False)
+    forge = spec.forge_extras
+    if forge is None:
+        forge = attack.knowledge in ("colluding", "omniscient")
+    return Adversary(attack, count, spec.of_sampled, spec.redraw, frozenset(fixed.tolist()), forge)
 
-    `dataset`: the experiment's data where they are at hand already.
-    """
-    device = _device(experiment.engine.device)
-    dataset = _on_device(load_dataset(experiment.dataset) if dataset is None else dataset, device)
-    split, root = deal(experiment, dataset)
-    module = addressed(lambda: make_module(experiment.model, dataset), experiment.seed)
-    trainer = select_trainer(experiment.engine.trainer, module)
-    model = FlatModel(module, device, experiment.model.buffers, channels_last=trainer == "channels_last")
-    _check_fit(model, dataset)
-    block = experiment.engine.block or default_block(model.dim)
-    experiment = replace(experiment, engine=replace(experiment.engine, block=block, trainer=trainer))
-    clients = experiment.clients
-    info = FederationInfo(model.dim, clients.total, clients.per_round or clients.total, model.segments, device)
-    return experiment, Worker(
-        Loop(model, dataset, double_softmax=experiment.model.double_softmax),
-        dataset,
-        split,
-        root,
-        clients,
-        experiment.root,
-        experiment.algorithm.correction,
-        experiment.algorithm.aggregate,
-        _suited(experiment.attack, dataset),
-        info,
-        experiment.evaluation.batch_size,
-        trainer,
-    )
+
+def select_backend(experiment: Experiment, worker: Worker) -> Backend:
+    """Where clients train: this process, worker processes, or a Ray cluster. It affects only the time a run takes."""
+    if experiment.engine.executor == "ray":
+        return _ray_backend(experiment, worker)
+    requested, work, cohort = experiment.engine.workers, client_work(worker), worker.info.per_round
+    workers = min(available_cores() if requested == "auto" else requested, cohort)
+    large = work * cohort >= ROUND_WORK and work * cohort * experiment.rounds >= RUN_WORK
+    if workers == 1 or (requested == "auto" and not (large and worker.info.device == "cpu")):
+        return LocalBackend(worker)
+    reason = _needs_cpu(worker) or why_not_portable(experiment, "set engine.workers = 1")
+    if reason is not None:
+        if requested == "auto":
+            return LocalBackend(worker)
+        raise SpecError(f"engine.workers: this experiment cannot be sent to {requested} worker processes: {reason}")
+    tables = experiment.tables()
+    piece = int(min(max(1.0, PIECE_WORK / work), 64.0))
+    reusable = not has_own_parts(tables)
+    return PoolBackend(worker, ENTRY_POINT, tables, workers, piece, reusable, required=requested != "auto")
+
+
+def _ray_backend(experiment: Experiment, worker: Worker) -> Backend:
+    """Workers of a Ray cluster. They receive the dataset itself, so it needs no name."""
+    require_ray()
+    requested, named = experiment.engine.workers, replace(experiment, dataset="digits")
+    reason = _needs_cpu(worker) or why_not_portable(named, "set engine.executor = 'local'")
+    if reason is not None:
+        raise SpecError(f"engine.executor: this experiment cannot be sent to workers of a Ray cluster: {reason}")
+    blocks = -(-worker.info.per_round // (experiment.engine.block or 1))
+    workers = None if requested == "auto" else requested
+    return RayBackend(worker, ENTRY_POINT, named.tables(), workers, blocks, available_cores())
+
+
+def _needs_cpu(worker: Worker) -> str | None:
+    device = worker.info.device
+    return None if device == "cpu" else f"worker processes need engine.device = 'cpu', not '{device}'"
+
+
+def client_work(worker: Worker) -> float:
+    """Parameters x samples that a client passes through the model in a round, approximately."""
+    work, samples = worker.local.work, len(worker.dataset.y) / worker.info.clients
+    if work.epochs is None:
+        return float(worker.info.dim * work.most_steps(1) * work.batch_size)
+    most = work.epochs[1] if isinstance(work.epochs, tuple) else work.epochs
+    return worker.info.dim * most * max(1.0, samples)
 
 
 def load_dataset(given: str | Dataset, progress: Progress | None = None) -> Dataset:
-    """A dataset by name, of a user's files, of `module:attr` (a Dataset or a function that makes one), or itself."""
+    """Load a dataset by name, from files, or from `module:attr` (a Dataset or a function that returns one)."""
     if not isinstance(given, str) or given.partition(":")[0] in data.FILE_KINDS or ":" not in given:
         return data.load(given, progress)
     found = import_object("data.dataset", given)
@@ -164,18 +182,18 @@ def load_dataset(given: str | Dataset, progress: Progress | None = None) -> Data
     return dataset
 
 
-def deal(experiment: Experiment, dataset: Dataset) -> tuple[ClientSplit, tuple[Tensor, Tensor] | None]:
-    """The split into clients, and the root data; disjoint root samples are taken out before the clients' deal."""
-    root, left = choose_root(experiment, dataset) if experiment.root is not None else (None, None)
+def partition_data(experiment: Experiment, dataset: Dataset) -> tuple[ClientSplit, RootData | None]:
+    """(the samples of each client, the root data). Disjoint root samples are taken out before the partition."""
+    root, rest = sample_root_data(experiment, dataset) if experiment.root is not None else (None, None)
     clients, draws = experiment.clients.total, rng(experiment.seed, "partition")
-    split = partitions.partition_dataset(dataset, experiment.partition, clients, draws, left)
+    split = partitions.partition_dataset(dataset, experiment.partition, clients, draws, rest)
     if split.clients != clients:
         raise DataError(f"the partition made {split.clients} clients and clients.total is {clients}")
     return split, root
 
 
-def choose_root(experiment: Experiment, dataset: Dataset) -> tuple[tuple[Tensor, Tensor], NDArray[np.int64] | None]:
-    """The trusted samples, spoilt and cleaned as the spec says, and the training rows left to the clients."""
+def sample_root_data(experiment: Experiment, dataset: Dataset) -> tuple[RootData, NDArray[np.int64] | None]:
+    """(the root data, with label noise and filtering as the spec asks; the training rows left to the clients)."""
     spec, seed = experiment.root, experiment.seed
     assert spec is not None
     x, y = (dataset.x, dataset.y) if spec.source == "train" else (dataset.test_x, dataset.test_y)
@@ -190,13 +208,14 @@ def choose_root(experiment: Experiment, dataset: Dataset) -> tuple[tuple[Tensor,
         keep = root_data.confident_samples(dataset.inputs(root_x), root_y, dataset.classes, rng(seed, "root clean"))
         root_x, root_y = root_x[keep], root_y[keep]
         if not len(root_y):
-            raise DataError("root.filter: nothing of the root set is left; use more or better root data")
-    taken = spec.disjoint and spec.source == "train"
-    return (root_x, root_y), np.delete(np.arange(len(dataset.y)), chosen) if taken else None
+            raise DataError("root.filter: no root sample is left; use more root data or less label noise")
+    removed = spec.disjoint and spec.source == "train"
+    rest = np.delete(np.arange(len(dataset.y)), chosen) if removed else None
+    return RootData(root_x, root_y, spec.accumulate, spec.fixed_batch), rest
 
 
 def make_module(spec: Model, dataset: Dataset) -> nn.Module:
-    """The module a spec asks for; an nn.Module object is copied, so that the user's own stays as it is."""
+    """The module of a spec; an nn.Module object is copied, so training does not change the user's own."""
     if isinstance(spec.make, nn.Module):
         return copy.deepcopy(spec.make)
     try:
@@ -208,30 +227,27 @@ def make_module(spec: Model, dataset: Dataset) -> nn.Module:
     return module
 
 
-def _check_fit(model: FlatModel, dataset: Dataset) -> None:
-    """One forward pass before the first round, so that a wrong shape is told at once."""
+def _check_model_fits(model: FlatModel, dataset: Dataset) -> None:
+    """One forward pass before the first round, so that a wrong shape is reported at once."""
     model.module.eval()
     try:
         with torch.no_grad():
             shape = tuple(model.module(dataset.inputs(dataset.x[:2])).shape)
     except (RuntimeError, ValueError, TypeError) as error:
-        raise SpecError(f"model: it does not take inputs of shape {dataset.shape}: {error}") from None
+        raise SpecError(f"model: it does not accept inputs of shape {dataset.shape}: {error}") from None
     if len(shape) != 2 or shape[1] < dataset.classes:
-        raise SpecError(f"model: it answers with shape {shape} for 2 samples of {dataset.classes} classes")
-
-
-def _suited(attack: Attack[Any] | None, dataset: Dataset) -> Attack[Any] | None:
-    """An attack that depends on the data, as poisons do, is told of them, or says that it cannot be carried out."""
-    return attack.for_data(dataset.classes, dataset.x) if isinstance(attack, FitsData) else attack
+        raise SpecError(
+            f"model: its output has shape {shape} for 2 samples; it must have {dataset.classes} scores a sample"
+        )
 
 
 def default_block(dim: int) -> int:
-    """Clients folded together: a power of two up to 32, about BLOCK_BYTES of updates."""
+    """Clients folded together: a power of two up to 32, with about BLOCK_BYTES of updates."""
     fit = max(1, BLOCK_BYTES // (4 * dim))
     return min(32, 1 << (fit.bit_length() - 1))
 
 
-def _device(name: str) -> str:
+def _check_device(name: str) -> str:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:

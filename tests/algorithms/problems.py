@@ -97,7 +97,7 @@ class Problem(Protocol):
 @contextmanager
 def attendance(history: History) -> Iterator[None]:
     """Round t is attended by history[t] instead of a drawn cohort."""
-    with mock.patch("dragfl.engine.round.sample", lambda fed, context: tuple(history[context.t])):
+    with mock.patch("dragfl.engine.server_round.sample_clients", lambda fed, context: tuple(history[context.t])):
         yield
 
 
@@ -197,8 +197,8 @@ class Digits:
         dataset = federation.worker.dataset
         self.x = dataset.inputs(dataset.x).flatten(1).double().numpy()
         self.y = dataset.y.numpy()
-        self.mine = [federation.split.samples_of(m) for m in range(self.clients)]
-        root_x, root_y = federation.worker.root
+        self.mine = [federation.worker.split.samples_of(m) for m in range(self.clients)]
+        root_x, root_y = federation.worker.root.x, federation.worker.root.y
         self.root = dataset.inputs(root_x).flatten(1).double().numpy(), root_y.numpy()
         self.start = vector(federation.initial)
 

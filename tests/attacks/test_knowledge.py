@@ -171,7 +171,7 @@ def test_rules_do_not_know_who_attacks(experiment: Load, algorithm: dict[str, An
     runs = []
     for attackers in (2, 0):
         run = runnable(experiment, algorithm, Watches("white_box"))
-        spec = replace(run.federation.experiment, attackers=replace(run.experiment.attackers, attackers=attackers))
+        spec = replace(run.experiment, attackers=replace(run.experiment.attackers, attackers=attackers))
         run = dragfl.simulate(spec)
         records = [{k: v for k, v in record.metrics.items() if k != "attackers"} for record in run]
         runs.append((records, run.state.w))

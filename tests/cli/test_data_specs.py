@@ -50,7 +50,7 @@ def show(capsys: Capture, *words: str) -> dict[str, Any]:
 def test_root_data_are_removed_as_in_a_run(capsys: Capture, root: str, samples: int) -> None:
     write_spec(root)
     found = show(capsys)
-    split = dragfl.simulate(dragfl.load("x.toml")).federation.split
+    split = dragfl.simulate(dragfl.load("x.toml")).federation.worker.split
     assert found["samples"] == samples == sum(split.sizes)
     assert found["clients"] == 5
     assert (found["size_min"], found["size_max"]) == (min(split.sizes), max(split.sizes))
@@ -61,7 +61,7 @@ def test_the_table_shows_the_split_of_the_run(capsys: Capture) -> None:
     write_spec("[root]\nsize = 150\nbias = 0.5\nbiased_class = 3")
     assert main(["data", "show", "x.toml", "--no-figures"]) == 0
     printed = capsys.readouterr().out
-    split = dragfl.simulate(dragfl.load("x.toml")).federation.split
+    split = dragfl.simulate(dragfl.load("x.toml")).federation.worker.split
     counts = label_counts(split, data.load("digits").y.numpy(), 10, range(5))
     assert "digits, dirichlet_class(a=0.5)" in printed
     for client, row in enumerate(counts):

@@ -30,7 +30,7 @@ def sgd(module: nn.Module, w: Tensor, x: Tensor, y: Tensor, batches: list[NDArra
 def client_update(simulation: Simulation, w: Tensor, t: int, client: int) -> Tensor:
     """The update of one client in round t, with minibatches drawn with replacement."""
     fed, spec = simulation.federation, simulation.experiment
-    mine = fed.split.samples_of(client)
+    mine = fed.worker.split.samples_of(client)
     steps, size, dataset = spec.clients.local_steps, spec.clients.batch_size, spec.dataset
     drawn = rng(spec.seed, "batch", t, client).integers(0, len(mine), (steps, size))
     return sgd(fed.model.module, w, dataset.x, dataset.y, [mine[batch] for batch in drawn], spec.clients.lr)

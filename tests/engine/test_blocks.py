@@ -1,9 +1,9 @@
-"""How the cohort is cut up, kept or trained again is nobody's business: same bits, or the same up to rounding."""
+"""Block size and the way results are kept do not change a round: same bits, or the same up to rounding."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,8 +12,9 @@ import torch
 import dragfl
 from dragfl.aggregates import Drag
 from dragfl.build import BLOCK_BYTES, default_block
-from dragfl.engine.aggregation import BlockResult, fold
-from dragfl.engine.worker import ClientResults, TrainTask
+from dragfl.engine.aggregation import Sums, Total, fold, mean_update
+from dragfl.engine.client import ClientResults, TrainTask
+from dragfl.engine.kept_results import keep_results
 from dragfl.types import FederationInfo, NoState, Partial, RoundContext, RoundInputs, Updates
 from tests.conftest import Load
 
@@ -54,32 +55,56 @@ def test_default_block(dim: int) -> None:
 
 
 @pytest.mark.parametrize("attack", ["random_scaling", "sign_flip"])
-def test_training_again_gives_the_bits_of_keeping(experiment: Load, monkeypatch: Any, attack: str) -> None:
-    """DRAG's first round looks at the cohort twice."""
+@pytest.mark.parametrize("memory_mb", [1024, 0])
+def test_no_client_trains_the_first_round_of_drag_twice(
+    experiment: Load, monkeypatch: Any, attack: str, memory_mb: int
+) -> None:
+    """The updates of round 0 are kept, in memory or in a temporary file, and folded twice: mean, then DRAG."""
     changes = {
         "algorithm": {"name": "drag", "c": 0.4},
         "attack": {"name": attack, "attackers": 2},
         "engine": {"block": 2},
     }
-    simulation = dragfl.simulate(experiment(**changes))
+    simulation = dragfl.simulate(experiment(**changes, state={"memory_mb": memory_mb}))
     trained: list[int] = []
-    train = simulation.federation.worker.train
-    monkeypatch.setattr(
-        simulation.federation.worker, "train", lambda job: trained.append(len(job.clients)) or train(job)
-    )
+    results: list[ClientResults] = []
+    train = simulation.federation.backend.train
+
+    def counted(tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
+        for block in train(tasks, keep):
+            trained.extend(block.updates.client.tolist())
+            results.append(replace(block, updates=replace(block.updates, delta=block.updates.delta.clone())))
+            yield block
+
+    monkeypatch.setattr(simulation.federation.backend, "train", counted)
+    before = simulation.state
     simulation.step()
-    assert trained == [2] * 6, "three blocks, each trained twice"
-    once = dragfl.simulate(experiment(**changes))
-    kept: list[ClientResults] = []
+    assert trained == list(range(6)), "each client once"
+    fed = simulation.federation
+    mean = mean_update(fold(fed.algorithm.aggregate, Total(), block) for block in results)
+    rule, context = fed.algorithm.aggregate, RoundContext(0, 0.2, simulation.experiment.seed)
+    plan = rule.begin(before.aggregate, context, RoundInputs(mean=mean), fed.info)
+    total = Sums(fold(rule, plan, block).partial for block in results).partial
+    assert total is not None
+    assert torch.equal(before.w + rule.finish(before.aggregate, plan, total)[0], simulation.state.w)
 
-    def fold_kept(jobs: Iterable[TrainTask], plan: Any) -> Iterator[BlockResult]:
-        kept.extend([] if kept else once.federation.executor.map(jobs, keep=True))
-        return (fold(once.federation.algorithm.aggregate, plan, block) for block in kept)
 
-    monkeypatch.setattr(once.federation.executor, "fold", fold_kept)
-    once.step()
-    assert len(kept) == 3
-    assert torch.equal(simulation.state.w, once.state.w)
+def test_kept_results_beyond_the_limit_are_in_a_file_with_the_same_bits() -> None:
+    """Three blocks of 40 bytes of updates, 24 of extras and 16 of states: the second exceeds a limit of 100 bytes."""
+    blocks = [_block(first) for first in (0, 2, 4)]
+    kept = keep_results(blocks, 100)
+    assert kept[0] is blocks[0]
+    for before, after in zip(blocks[1:], kept[1:], strict=True):
+        assert after.updates.delta.data_ptr() != before.updates.delta.data_ptr()
+        assert torch.equal(after.updates.delta, before.updates.delta)
+        assert torch.equal(after.updates.extra["e"], before.updates.extra["e"])
+        assert torch.equal(after.states[1]["s"], before.states[1]["s"])
+
+
+def _block(first: int) -> ClientResults:
+    delta = torch.randn(2, 5, generator=torch.Generator().manual_seed(first))
+    updates = Updates(delta, torch.ones(2).double(), torch.tensor([first, first + 1]), {"e": delta[:, :3].clone()})
+    return ClientResults(updates, (0.1, 0.2), (1, 1), ({"s": delta[0, :2]}, {"s": delta[1, :2]}))
 
 
 def test_only_round_zero_of_drag_looks_twice(experiment: Load) -> None:

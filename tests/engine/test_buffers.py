@@ -49,7 +49,7 @@ def become(module: nn.Module, w: Tensor, buffers: Tensor) -> nn.Module:
 
 
 def batches(simulation: Simulation, t: int, client: int) -> list[Any]:
-    mine = simulation.federation.split.samples_of(client)
+    mine = simulation.federation.worker.split.samples_of(client)
     return [mine[rows] for rows in rng(3, "batch", t, client).integers(0, len(mine), (2, 5))]
 
 
@@ -165,7 +165,7 @@ class TestAveraged:
         simulation = dragfl.simulate(spec)
         w, before = simulation.state.w, simulation.state.buffers
         simulation.step()
-        honest = sorted(set(range(6)) - simulation.federation.fixed_attackers)
+        honest = sorted(set(range(6)) - simulation.federation.adversary.fixed)
         buffers = [train_by_hand(simulation, w, before, 0, m)[1] for m in honest]
         torch.testing.assert_close(simulation.state.buffers, torch.stack(buffers).mean(0), **CLOSE)
 
@@ -245,7 +245,7 @@ class TestCorrections:
         simulation = dragfl.simulate(averaged(experiment, algorithm={"name": "scaffold", "option": "I"}))
         w, before = simulation.state.w, simulation.state.buffers
         simulation.step()
-        dataset, split = simulation.experiment.dataset, simulation.federation.split
+        dataset, split = simulation.experiment.dataset, simulation.federation.worker.split
         full = [gradient(become(network(), w, before), dataset, split.samples_of(m)) for m in range(6)]
         torch.testing.assert_close(simulation.state.correction.c, torch.stack(full).mean(0), **CLOSE)
         buffers = [train_by_hand(simulation, w, before, 0, m)[1] for m in range(6)]
@@ -262,7 +262,7 @@ class TestCorrections:
         simulation = dragfl.simulate(averaged(experiment, algorithm={"name": "mime", "momentum": 0.5}))
         w0, before = simulation.state.w, simulation.state.buffers
         simulation.step()
-        dataset, split = simulation.experiment.dataset, simulation.federation.split
+        dataset, split = simulation.experiment.dataset, simulation.federation.worker.split
         c = torch.stack([gradient(become(network(), w0, before), dataset, split.samples_of(m)) for m in range(6)]).mean(
             0
         )

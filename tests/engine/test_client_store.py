@@ -27,6 +27,10 @@ class Remembering:
     def fields(self) -> Mapping[str, Literal["vector", "scalar"]]:
         return {"sum": "vector", "rounds": "scalar"}
 
+    @property
+    def sends(self) -> Mapping[str, Literal["vector", "scalar"]]:
+        return {"rounds": "scalar"}
+
     def init(self, info: FederationInfo) -> NoState:
         return NoState()
 
@@ -93,7 +97,7 @@ def test_a_dropped_client_keeps_its_old_state(experiment: Load, memory_mb: int) 
     attack = {"name": Sends(float("nan")), "attackers": 2}
     simulation = dragfl.simulate(remembering(experiment, memory_mb, clients={"per_round": 6}, attack=attack))
     list(simulation)
-    liars = simulation.federation.fixed_attackers
+    liars = simulation.federation.adversary.fixed
     rounds = [int(simulation.federation.store.read(m)["rounds"]) for m in range(6)]
     assert rounds == [0 if m in liars else 6 for m in range(6)]
 

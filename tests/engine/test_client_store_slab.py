@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 import dragfl
-from dragfl.config.tables import State
 from dragfl.engine.client_store import ClientStore, Layout, MemoryStore, SlabStore, open_store
 from dragfl.engine.client_store.slots import SlotFile
 from dragfl.errors import DamagedRun, Diverged, Interrupted
+from dragfl.types import FederationInfo
 from tests.conftest import Load
 
 LAYOUT = Layout.of({"h": "vector", "seen": "scalar"}, 5)
@@ -129,7 +129,8 @@ def test_special_values_and_strided_rows_come_back_bit_for_bit(store: ClientStor
 
 def test_the_store_is_chosen_by_what_all_clients_may_need(tmp_path: Path) -> None:
     def chosen(clients: int, memory_mb: int, fields: dict[str, str]) -> type:
-        return type(open_store(fields, 1 << 18, clients, State(memory_mb), tmp_path))  # type: ignore[arg-type]
+        info = FederationInfo(1 << 18, clients, clients, (0, 1 << 18))
+        return type(open_store(fields, info, memory_mb, "error", tmp_path))  # type: ignore[arg-type]
 
     assert chosen(8, 8, {"c": "vector"}) is MemoryStore  # 8 x 1 MiB
     assert chosen(9, 8, {"c": "vector"}) is SlabStore
@@ -159,7 +160,7 @@ def test_states_take_no_anonymous_memory(tmp_path: Path) -> None:
         return int(found[1]) / 1024
 
     dim = 416_047
-    store = open_store({"c": "vector"}, dim, 10_000, State(), tmp_path)
+    store = open_store({"c": "vector"}, FederationInfo(dim, 10_000, 10, (0, dim)), 1024, "error", tmp_path)
     before = anonymous_mb()
     store.begin(1)
     for m in range(0, 128 * 78, 78):
@@ -320,6 +321,6 @@ def test_a_round_that_diverges_keeps_no_client_state(
     simulation = dragfl.simulate(spec)
     simulation.step()
     with monkeypatch.context() as patch, pytest.raises(Diverged):
-        patch.setattr("dragfl.engine.round.EXPLODED", 0.0)
+        patch.setattr("dragfl.engine.server_round.EXPLODED", 0.0)
         simulation.step()
     assert [simulation.step().metrics for _ in range(2)] == whole[1:]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import dragfl
-from dragfl.engine.round import sample
+from dragfl.engine.server_round import sample_clients
 from dragfl.types import RoundContext
 from tests.conftest import Load
 
@@ -23,7 +23,7 @@ def cohorts(experiment: dragfl.Experiment) -> list[list[int]]:
 def test_sampled_without_replacement_and_evenly(experiment: Load) -> None:
     """300 rounds of 3 of 6: each client 150 times, standard deviation sqrt(300/4) = 8.7."""
     fed = dragfl.simulate(experiment(clients=SOME)).federation
-    drawn = [sample(fed, RoundContext(t, 0.1, 3)) for t in range(300)]
+    drawn = [sample_clients(fed, RoundContext(t, 0.1, 3)) for t in range(300)]
     assert all(len(set(c)) == 3 and list(c) == sorted(c) for c in drawn)
     times = Counter(m for c in drawn for m in c)
     assert all(abs(times[m] - 150) < 4 * 8.7 for m in range(6))
@@ -33,7 +33,7 @@ def test_sampled_without_replacement_and_evenly(experiment: Load) -> None:
 def test_a_cohort_does_not_depend_on_earlier_rounds(experiment: Load) -> None:
     simulation = dragfl.simulate(experiment(rounds=6, clients=SOME))
     played = [record.clients["client"] for record in simulation]
-    asked = [list(sample(simulation.federation, RoundContext(t, 0.1, 3))) for t in reversed(range(6))]
+    asked = [list(sample_clients(simulation.federation, RoundContext(t, 0.1, 3))) for t in reversed(range(6))]
     assert played == asked[::-1]
     assert cohorts(experiment(rounds=6, clients=SOME, algorithm={"name": "drag"})) == played
     assert cohorts(experiment("seed=4", rounds=6, clients=SOME)) != played
@@ -52,7 +52,7 @@ def test_epochs_follow_the_size_of_the_client(experiment: Load) -> None:
     simulation = dragfl.simulate(
         experiment(data={"partition": {"kind": "quantity_skew", "sigma": 0.7}}, clients=changes)
     )
-    sizes = simulation.federation.split.sizes
+    sizes = simulation.federation.worker.split.sizes
     assert simulation.step().clients["steps"] == [2 * int(np.ceil(n / 5)) for n in sizes]
 
 
@@ -75,7 +75,7 @@ def liars(record: dragfl.RoundRecord) -> list[int]:
 def test_attackers_are_fixed_for_the_run(experiment: Load) -> None:
     attack = {"name": "sign_flip", "attackers": 2}
     simulation = dragfl.simulate(experiment(rounds=12, clients=SOME, attack=attack))
-    fixed = simulation.federation.fixed_attackers
+    fixed = simulation.federation.adversary.fixed
     assert len(fixed) == 2
     counts = set()
     for record in simulation:

@@ -33,7 +33,7 @@ def test_dropped_and_counted(experiment: Load, value: float, knowledge: Knowledg
     simulation = dragfl.simulate(experiment(attack=attack, engine={"block": 4}))
     w = simulation.state.w
     record = simulation.step()
-    liars = simulation.federation.fixed_attackers
+    liars = simulation.federation.adversary.fixed
     honest = [m for m in range(6) if m not in liars]
     torch.testing.assert_close(
         simulation.state.w, w + cohort_updates(simulation, w, 0)[honest].mean(0), atol=2e-6, rtol=0

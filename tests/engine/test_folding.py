@@ -18,8 +18,8 @@ from dragfl.aggregates import Drag, Mean
 from dragfl.aggregates.robust.krum import Krum
 from dragfl.engine.aggregation import Sums, Total, fold, mean_update
 from dragfl.engine.backends.shared_memory import tensor_fields
-from dragfl.engine.round import sample
-from dragfl.engine.worker import ClientResults
+from dragfl.engine.client import ClientResults
+from dragfl.engine.server_round import sample_clients
 from dragfl.types import FederationInfo, RoundContext, RoundInputs, Updates
 from tests.engine.backends.test_pool import PARTS, digits, run_digits
 
@@ -106,7 +106,7 @@ def test_a_cohort_of_a_million_clients_is_drawn_without_counting_them() -> None:
     tables = {"clients": {"total": 1_000_000, "per_round": 10}, "data": {"partition": {"kind": "resampled", "k": 20}}}
     fed = dragfl.simulate(digits(1, **tables)).federation
     tracemalloc.start()
-    cohort = sample(fed, RoundContext(0, 0.1, 3))
+    cohort = sample_clients(fed, RoundContext(0, 0.1, 3))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(set(cohort)) == 10 and max(cohort) > 1000

@@ -27,7 +27,7 @@ def test_own_sees_itself_alone(experiment: Load, block: int) -> None:
     simulation.step()
     clean = cohort_updates(simulation, w, 0)
     assert [view.own.client.tolist() for view in attack.views] == [
-        [m] for m in sorted(simulation.federation.fixed_attackers)
+        [m] for m in sorted(simulation.federation.adversary.fixed)
     ]
     for view in attack.views:
         torch.testing.assert_close(view.own.delta, clean[view.own.client], atol=2e-6, rtol=0)
@@ -41,7 +41,7 @@ def test_colluders_see_each_other(experiment: Load, block: int) -> None:
     w = simulation.state.w
     simulation.step()
     (view,) = attack.views
-    liars = sorted(simulation.federation.fixed_attackers)
+    liars = sorted(simulation.federation.adversary.fixed)
     assert view.own.client.tolist() == liars
     torch.testing.assert_close(view.own.delta, cohort_updates(simulation, w, 0)[liars], atol=2e-6, rtol=0)
     assert view.honest is None
@@ -54,8 +54,8 @@ def test_the_omniscient_see_the_honest_too(experiment: Load, block: int) -> None
     w = simulation.state.w
     simulation.step()
     (view,) = attack.views
-    honest = sorted(set(range(6)) - simulation.federation.fixed_attackers)
-    assert view.own.client.tolist() == sorted(simulation.federation.fixed_attackers)
+    honest = sorted(set(range(6)) - simulation.federation.adversary.fixed)
+    assert view.own.client.tolist() == sorted(simulation.federation.adversary.fixed)
     assert view.honest is not None
     assert view.honest.client.tolist() == honest
     torch.testing.assert_close(view.honest.delta, cohort_updates(simulation, w, 0)[honest], atol=2e-6, rtol=0)
@@ -100,5 +100,5 @@ def test_a_wrong_shape_is_told(experiment: Load) -> None:
 
             return replace(view.own, delta=view.own.delta[:, :5]), state
 
-    with pytest.raises(SpecError, match=r"attack: sent updates of shape \(3, 5\).*asks for \(3, 21\)"):
+    with pytest.raises(SpecError, match=r"attack: .*shape \(3, 5\).*\(3, 21\)"):
         dragfl.simulate(attacked(experiment, Short(1.0), 20)).step()

@@ -61,7 +61,7 @@ class Played:
 
     @property
     def attackers(self) -> list[int]:
-        return sorted(self.simulation.federation.fixed_attackers)
+        return sorted(self.simulation.federation.adversary.fixed)
 
 
 def played(experiment: Load, attack: dict[str, Any] | None, **changes: Any) -> Played:
@@ -82,7 +82,7 @@ def by_hand(run: Played, t: int, client: int, x: Tensor, y: Tensor) -> Tensor:
 
 
 def own(run: Played, client: int) -> tuple[Tensor, Tensor]:
-    dataset, mine = run.simulation.federation.worker.dataset, run.simulation.federation.split.samples_of(client)
+    dataset, mine = run.simulation.federation.worker.dataset, run.simulation.federation.worker.split.samples_of(client)
     return dataset.x[mine], dataset.y[mine]
 
 

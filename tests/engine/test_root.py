@@ -23,12 +23,12 @@ def rooted(experiment: Load, **root: Any) -> dragfl.runs.simulation.Simulation:
 
 
 def held(simulation: Any) -> np.ndarray:
-    return np.concatenate([simulation.federation.split.samples_of(m) for m in range(6)])
+    return np.concatenate([simulation.federation.worker.split.samples_of(m) for m in range(6)])
 
 
 def rows_of(simulation: Any, x: torch.Tensor) -> list[int]:
     """Where each row of the root data is in x."""
-    root_x, _ = simulation.federation.worker.root
+    root_x = simulation.federation.worker.root.x
     return [int((x == row).all(1).nonzero().item()) for row in root_x]
 
 
@@ -38,7 +38,7 @@ def test_disjoint_by_default(experiment: Load, toy: dragfl.Dataset) -> None:
     assert len(set(chosen)) == 30
     assert not set(chosen) & set(held(simulation).tolist())
     assert sorted([*chosen, *held(simulation)]) == list(range(144)), "every sample is somebody's"
-    assert torch.equal(simulation.federation.worker.root[1], toy.y[chosen])
+    assert torch.equal(simulation.federation.worker.root.y, toy.y[chosen])
 
 
 def test_disjoint_false_leaves_the_clients_whole(experiment: Load, toy: dragfl.Dataset) -> None:
@@ -56,7 +56,7 @@ def test_from_test_is_the_authors_leak(experiment: Load, toy: dragfl.Dataset) ->
 def test_root_steps_are_local_steps(experiment: Load) -> None:
     simulation = rooted(experiment)
     w = simulation.federation.initial
-    x, y = simulation.federation.worker.root
+    x, y = simulation.federation.worker.root.x, simulation.federation.worker.root.y
     batches = list(rng(3, "root", 2).integers(0, 30, (2, 5)))
     expected = sgd(simulation.federation.model.module, w, x, y, batches, 0.2)
     torch.testing.assert_close(simulation.federation.worker.train_root(w, NOW), expected, atol=1e-6, rtol=0)
@@ -66,7 +66,7 @@ def test_fixed_batch(experiment: Load) -> None:
     """One minibatch of its own size for all root steps."""
     simulation = rooted(experiment, fixed_batch=13)
     w = simulation.federation.initial
-    x, y = simulation.federation.worker.root
+    x, y = simulation.federation.worker.root.x, simulation.federation.worker.root.y
     (batch,) = rng(3, "root", 2).integers(0, 30, (1, 13))
     expected = sgd(simulation.federation.model.module, w, x, y, [batch, batch], 0.2)
     torch.testing.assert_close(simulation.federation.worker.train_root(w, NOW), expected, atol=1e-6, rtol=0)
@@ -76,7 +76,7 @@ def test_accumulate(experiment: Load) -> None:
     """SGD that never clears: with two steps, w - lr g1 - lr (g1 + g2)."""
     simulation = rooted(experiment, accumulate=True)
     module, w = simulation.federation.model.module, simulation.federation.initial
-    x, y = simulation.federation.worker.root
+    x, y = simulation.federation.worker.root.x, simulation.federation.worker.root.y
     one, two = list(rng(3, "root", 2).integers(0, 30, (2, 5)))
     first = sgd(module, w, x, y, [one], 0.2)
     second = sgd(module, w + first, x, y, [two], 0.2)
@@ -88,7 +88,7 @@ def test_a_range_of_steps_means_the_most(experiment: Load) -> None:
     spec = experiment(algorithm={"name": "br_drag"}, root={"size": 30}, clients={"local_steps": [1, 4]})
     simulation = dragfl.simulate(spec)
     w = simulation.federation.initial
-    x, y = simulation.federation.worker.root
+    x, y = simulation.federation.worker.root.x, simulation.federation.worker.root.y
     batches = list(rng(3, "root", 2).integers(0, 30, (4, 5)))
     expected = sgd(simulation.federation.model.module, w, x, y, batches, 0.2)
     torch.testing.assert_close(simulation.federation.worker.train_root(w, NOW), expected, atol=1e-6, rtol=0)

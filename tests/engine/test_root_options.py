@@ -24,11 +24,11 @@ def rooted(experiment: Load, dataset: str = "digits", **root: Any) -> Simulation
 
 
 def labels(simulation: Simulation) -> torch.Tensor:
-    return simulation.federation.worker.root[1]
+    return simulation.federation.worker.root.y
 
 
 def held(simulation: Simulation) -> np.ndarray:
-    return np.concatenate([simulation.federation.split.samples_of(m) for m in range(6)])
+    return np.concatenate([simulation.federation.worker.split.samples_of(m) for m in range(6)])
 
 
 def chosen(size: int = 200) -> torch.Tensor:
@@ -49,14 +49,14 @@ def test_bias_is_still_of_the_data_and_apart_from_the_clients(experiment: Load) 
     digits = data.load("digits")
     rows = torch.from_numpy(np.setdiff1d(np.arange(1438), held(simulation)))
     assert len(rows) == 200
-    assert torch.equal(simulation.federation.worker.root[0], digits.x[rows])
+    assert torch.equal(simulation.federation.worker.root.x, digits.x[rows])
     assert torch.equal(labels(simulation), digits.y[rows])
 
 
 def test_noise_changes_that_share_of_the_labels(experiment: Load) -> None:
     digits = data.load("digits")
     simulation = rooted(experiment, noise=0.35)
-    assert torch.equal(simulation.federation.worker.root[0], digits.x[chosen()]), "the inputs are as they were"
+    assert torch.equal(simulation.federation.worker.root.x, digits.x[chosen()]), "the inputs are as they were"
     assert int((labels(simulation) != digits.y[chosen()]).sum()) == 70
     assert torch.equal(digits.y, data.load("digits").y)
     assert torch.equal(labels(rooted(experiment, noise=0.0)), digits.y[chosen()])
@@ -79,7 +79,7 @@ def test_cleaning_removes_the_wrong_ones_first(experiment: Load) -> None:
     truth = digits.y[chosen(800)]
     keep = root_data.confident_samples(digits.inputs(digits.x[chosen(800)]), labels(noisy), 10, rng(3, "root clean"))
     assert torch.equal(labels(clean), labels(noisy)[keep])
-    assert torch.equal(clean.federation.worker.root[0], digits.x[chosen(800)][keep])
+    assert torch.equal(clean.federation.worker.root.x, digits.x[chosen(800)][keep])
     wrong = labels(noisy) != truth
     assert int(wrong.sum()) == 200
     assert (~keep[wrong]).double().mean() > 0.75
@@ -112,7 +112,7 @@ OPTIONS = {"noise": 0.3, "filter": "confident", "bias": 0.2, "biased_class": 5}
 def test_everything_is_addressed_by_the_seed(experiment: Load) -> None:
     one, again = rooted(experiment, **OPTIONS), rooted(experiment, **OPTIONS)
     assert torch.equal(labels(one), labels(again))
-    assert torch.equal(one.federation.worker.root[0], again.federation.worker.root[0])
+    assert torch.equal(one.federation.worker.root.x, again.federation.worker.root.x)
     assert (held(one) == held(again)).all()
     other = experiment(algorithm={"name": "br_drag"}, root={"size": 200, **OPTIONS}, data={"dataset": "digits"}, seed=4)
     assert not torch.equal(labels(dragfl.simulate(other))[:20], labels(one)[:20])
@@ -121,7 +121,7 @@ def test_everything_is_addressed_by_the_seed(experiment: Load) -> None:
 def test_one_option_leaves_the_draws_of_the_others(experiment: Load) -> None:
     """Noise does not change which samples are chosen, nor a client's samples."""
     plain, noisy = rooted(experiment), rooted(experiment, noise=0.3)
-    assert torch.equal(plain.federation.worker.root[0], noisy.federation.worker.root[0])
+    assert torch.equal(plain.federation.worker.root.x, noisy.federation.worker.root.x)
     assert (held(plain) == held(noisy)).all()
 
 
@@ -143,7 +143,7 @@ def test_a_wrong_root_is_worse_and_cleaning_helps(experiment: Load) -> None:
 
     def gradient(**root: Any) -> torch.Tensor:
         simulation = rooted(experiment, size=800, **root)
-        x, y = simulation.federation.worker.root
+        x, y = simulation.federation.worker.root.x, simulation.federation.worker.root.y
         inputs, start = simulation.federation.worker.dataset.inputs(x), simulation.federation.initial
         W, b = (part.clone().requires_grad_() for part in simulation.federation.model.views(start))
         loss = torch.nn.functional.cross_entropy(inputs.flatten(1) @ W.T + b, y)

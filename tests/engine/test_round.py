@@ -41,7 +41,7 @@ def test_fedavg_by_samples_with_a_server_lr(experiment: Load) -> None:
             algorithm={"name": "fedavg", "weighting": "samples", "server_lr": 0.5},
         )
     )
-    sizes = torch.tensor(simulation.federation.split.sizes, dtype=torch.float32)
+    sizes = torch.tensor(simulation.federation.worker.split.sizes, dtype=torch.float32)
     assert len(set(sizes.tolist())) > 2
     for t in range(ROUNDS):
         mean = (sizes @ cohort_updates(simulation, models[t], t)) / sizes.sum()
@@ -134,7 +134,7 @@ def test_telemetry_is_of_this_round(experiment: Load) -> None:
     w = simulation.state.w
     record = simulation.step()
     g = cohort_updates(simulation, w, 0)
-    liars = sorted(simulation.federation.fixed_attackers)
+    liars = sorted(simulation.federation.adversary.fixed)
     g[liars] *= -1
     x = torch.cosine_similarity(g, g.mean(0, keepdim=True))
     assert record.clients["client"] == list(range(6))

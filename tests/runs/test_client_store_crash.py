@@ -20,7 +20,7 @@ import safetensors.torch
 import torch
 
 import dragfl
-from dragfl.engine.worker import Worker
+from dragfl.engine.simulator import Worker
 from dragfl.errors import DamagedRun, Interrupted
 from dragfl.runs.loop import RoundLogs
 from tests.conftest import KEPT, TIMEOUT_S, Load, kept_bytes, shell

@@ -127,13 +127,13 @@ def show_dataset(args: argparse.Namespace) -> int:
 
 def _load_spec(args: argparse.Namespace, progress: DownloadProgress) -> tuple[Dataset, ClientSplit, str]:
     """The dataset and split of a run of this spec; the root data are removed as in a run."""
-    from dragfl.build import deal, load_dataset
+    from dragfl.build import load_dataset, partition_data
     from dragfl.config.spec import load
 
     experiment = load(Path(args.what))
     args.seed = experiment.seed
     dataset = load_dataset(experiment.dataset, progress)
-    split, _ = deal(experiment, dataset)
+    split, _ = partition_data(experiment, dataset)
     return dataset, split, _describe(experiment.partition)
 
 

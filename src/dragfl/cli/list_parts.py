@@ -65,7 +65,7 @@ def list_rows(kind: str) -> list[tuple[str, str, str]]:
             for a in describe_algorithms()
         ]
     if kind == "datasets":
-        return [(name, data.ABOUT.get(name, ""), "") for name in data.SOURCES]
+        return [(name, about, "") for name, about in data.DATASETS.items()]
     return [(name, _first_line(part), ", ".join(_settings_of(part))) for name, part in REGISTRIES[kind].items()]
 
 

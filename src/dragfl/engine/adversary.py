@@ -1,7 +1,7 @@
-"""Attackers that know more than themselves, and what a round lets them see.
+"""Malicious clients: which clients attack in a round, what their attack may see, and what they send.
 
-Attackers of knowledge "own" craft in the worker, one at a time. All others craft here, when every clean update of the
-round is in; their view holds what their knowledge grants and nothing else.
+Attackers with knowledge "own" craft in the worker, one at a time. All others craft here, when every clean update of the
+round has arrived. A view holds what the attack's knowledge grants and nothing else.
 """
 
 from __future__ import annotations
@@ -9,99 +9,183 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dragfl.engine.aggregation import Sums, Total, fold, mean_update
-from dragfl.engine.worker import ClientResults, concat, put_rows
-from dragfl.types import Aggregate, FederationInfo, HasReference, RoundContext, RoundInputs, State, Updates, View
+from dragfl.engine.client import ClientResults, TrainTask, concat
+from dragfl.errors import SpecError
+from dragfl.types import (
+    Aggregate,
+    Attack,
+    FederationInfo,
+    HasReference,
+    RoundContext,
+    RoundInputs,
+    State,
+    Updates,
+    View,
+)
 
-if TYPE_CHECKING:
-    from dragfl.build import Federation
-    from dragfl.engine.round import FederationState
+
+@dataclass(frozen=True)
+class Adversary:
+    """An attack and the clients that carry it out."""
+
+    attack: Attack[Any]
+    count: int  # attackers drawn, among all clients or among the sampled
+    among_sampled: bool
+    redraw: bool  # draw them again in every round
+    fixed: frozenset[int]  # the attackers of the whole run, unless redrawn
+    forge_extras: bool  # send forged extras too: the attack applied to each extra as if it were the update
+
+    @property
+    def joint(self) -> bool:
+        """Whether attackers know more than their own update."""
+        return self.attack.knowledge != "own"
+
+    def active(self, context: RoundContext, cohort: tuple[int, ...], clients: int) -> frozenset[int]:
+        """The attackers among the sampled clients of this round."""
+        if not self.redraw:
+            return self.fixed.intersection(cohort)
+        pool = cohort if self.among_sampled else range(clients)
+        drawn = context.rng("attackers").choice(len(pool), self.count, replace=False)
+        return frozenset(pool[i] for i in drawn).intersection(cohort)
+
+
+@dataclass(frozen=True)
+class Defence:
+    """What a white-box attack knows of the server: the rule, its state and the root update."""
+
+    rule: Aggregate[Any, Any]
+    state: State
+    root: Tensor | None
 
 
 @dataclass(frozen=True)
 class Rehearsal:
     """The step of this round if the attackers sent these (f, d) rows: begin, fold and finish on a copy of the state.
 
-    It is made of the very blocks that the round will fold, so what is rehearsed is what will be, bit for bit.
+    It uses the blocks that the round will fold, so the rehearsed step equals the real one bit for bit.
     """
 
-    rule: Aggregate[Any, Any]
-    state: State
+    defence: Defence
     context: RoundContext
-    root: Tensor | None
     info: FederationInfo
     clean: tuple[ClientResults, ...]
-    rows: Tensor  # where the attackers stand in the cohort
+    rows: Tensor  # positions of the attackers in the cohort
 
     def __call__(self, deltas: Tensor) -> Tensor:
-        rule, needs = self.rule, self.rule.needs(self.state)
+        rule, state = self.defence.rule, self.defence.state
+        needs = rule.needs(state)
         everyone = Updates.concat([block.updates for block in self.clean])
         sent = replace(everyone.select(self.rows), delta=deltas.to(everyone.delta.dtype))
-        blocks = _dealt(self.clean, put_rows(everyone, self.rows, sent))
+        blocks = _in_blocks(self.clean, put_rows(everyone, self.rows, sent))
         blocks = [concat(blocks)] if "all" in needs else blocks
         mean = mean_update(fold(rule, Total(), block) for block in blocks) if "mean" in needs else None
         if not any(block.usable().any() for block in blocks):
             return everyone.delta.new_zeros(self.info.dim)
-        plan = rule.begin(self.state, self.context, RoundInputs(root=self.root, mean=mean), self.info)
+        plan = rule.begin(state, self.context, RoundInputs(root=self.defence.root, mean=mean), self.info)
         total = Sums(fold(rule, plan, block).partial for block in blocks).partial
         if total is None:  # the round would be skipped
             return everyone.delta.new_zeros(self.info.dim)
-        return rule.finish(self.state, plan, total)[0]
+        return rule.finish(state, plan, total)[0]
 
 
-def craft_together(
-    fed: Federation,
-    state: FederationState,
-    context: RoundContext,
-    root: Tensor | None,
-    kept: list[ClientResults],
+def craft_jointly(
+    adversary: Adversary,
+    attack_state: State,
+    blocks: list[ClientResults],
     attackers: frozenset[int],
+    defence: Defence,
+    w: Tensor,
+    info: FederationInfo,
+    context: RoundContext,
 ) -> tuple[list[ClientResults], State]:
     """(the blocks as they are sent, the attack's next state) for attackers that know more than themselves."""
-    attack = fed.experiment.attack
-    everyone = Updates.concat([block.updates for block in kept])
+    attack = adversary.attack
+    everyone = Updates.concat([block.updates for block in blocks])
     bad = torch.tensor([m in attackers for m in everyone.client.tolist()])
-    if attack is None or not bad.any():
-        return kept, state.attack
+    if not bad.any():
+        return blocks, attack_state
     rows = bad.nonzero().flatten()
-    view = View(everyone.select(rows), info=fed.info, w=state.w.clone())  # a copy: a view cannot change a round
+    view = View(everyone.select(rows), info=info, w=w.clone())  # a copy: a view cannot change the round
     if attack.knowledge in ("omniscient", "white_box"):
         view = replace(view, honest=everyone.select(~bad))
     if attack.knowledge == "white_box":
-        rule, memory = fed.algorithm.aggregate, copy.deepcopy(state.aggregate)
-        clean = tuple(
-            ClientResults(block.updates, (), (), ()) for block in kept
-        )  # neither losses nor what clients keep
-        trusted = None if root is None else root.clone()
-        rehearsal = Rehearsal(rule, memory, context, trusted, fed.info, clean, rows)
-        reference = trusted
-        if reference is None and isinstance(rule, HasReference):
-            reference = rule.reference(memory)
-        view = replace(view, aggregate=rehearsal, reference=reference)
-    crafted, attack_state = attack.craft(state.attack, view, context)
-    return _dealt(kept, put_rows(everyone, rows, crafted)), attack_state
+        root = None if defence.root is None else defence.root.clone()
+        defence = replace(defence, state=copy.deepcopy(defence.state), root=root)
+        clean = tuple(ClientResults(block.updates, (), (), ()) for block in blocks)  # neither losses nor client states
+        reference = root
+        if reference is None and isinstance(defence.rule, HasReference):
+            reference = defence.rule.reference(defence.state)
+        view = replace(view, aggregate=Rehearsal(defence, context, info, clean, rows), reference=reference)
+    crafted, next_state = attack.craft(attack_state, view, context)
+    if adversary.forge_extras and attack.knowledge != "white_box":
+        crafted = replace(crafted, extra=_forged_extras(attack, attack_state, view, context))
+    return _in_blocks(blocks, put_rows(everyone, rows, crafted)), next_state
 
 
-def remember_alone(fed: Federation, state: FederationState, context: RoundContext, attackers: frozenset[int]) -> State:
-    """The next state of attackers that know only themselves: of what everyone knows, since they share it."""
-    attack = fed.experiment.attack
-    if attack is None or not attackers or not fields(state.attack):
-        return state.attack
-    device = state.w.device
-    weight = torch.ones(1, dtype=torch.float64, device=device)
-    blank = Updates(torch.zeros_like(state.w).unsqueeze(0), weight, torch.tensor([-1]))
-    return attack.craft(state.attack, View(blank, info=fed.info, w=state.w.clone()), context)[1]
+def _forged_extras(attack: Attack[Any], state: State, view: View, context: RoundContext) -> dict[str, Tensor]:
+    """Each extra as the attack would make it if it were the update."""
+    forged = {}
+    for name, own in view.own.extra.items():
+        honest = None if view.honest is None else _as_update(view.honest, name)
+        seen = replace(view, own=_as_update(view.own, name), honest=honest)
+        forged[name] = attack.craft(state, seen, context)[0].delta.reshape(own.shape).to(own.dtype)
+    return forged
 
 
-def _dealt(kept: Sequence[ClientResults], everyone: Updates) -> list[ClientResults]:
-    """The cohort's updates back in their blocks."""
+def _as_update(updates: Updates, extra: str) -> Updates:
+    value = updates.extra[extra]
+    return replace(updates, delta=value.reshape(len(value), -1), extra={})
+
+
+def craft_alone(attack: Attack[Any] | None, task: TrainTask, updates: Updates, info: FederationInfo) -> Updates:
+    """The block as sent, where attackers know only their own update. Each crafts without seeing the others."""
+    rows = [i for i, m in enumerate(task.clients) if m in task.attackers]
+    if attack is None or not rows:
+        return updates
+    crafted = []
+    for i in rows:
+        view = View(updates.select(torch.tensor([i])), info=info, w=task.w.clone())
+        crafted.append(attack.craft(task.attack_state, view, task.context)[0])
+    return put_rows(updates, torch.tensor(rows), Updates.concat(crafted))
+
+
+def next_state_alone(
+    attack: Attack[Any], attack_state: State, w: Tensor, info: FederationInfo, context: RoundContext
+) -> State:
+    """The next state of attackers that know only themselves: a function of what every client knows."""
+    if not fields(attack_state):
+        return attack_state
+    weight = torch.ones(1, dtype=torch.float64, device=w.device)
+    zero = Updates(torch.zeros_like(w).unsqueeze(0), weight, torch.tensor([-1]))
+    return attack.craft(attack_state, View(zero, info=info, w=w.clone()), context)[1]
+
+
+def put_rows(updates: Updates, index: Tensor, crafted: Updates) -> Updates:
+    """The updates with some rows replaced by what attackers send."""
+    expected = (len(index), updates.delta.shape[1])
+    if tuple(crafted.delta.shape) != expected or crafted.extra.keys() != updates.extra.keys():
+        raise SpecError(
+            f"attack: crafted updates of shape {tuple(crafted.delta.shape)} with extras {sorted(crafted.extra)}; "
+            f"return shape {expected} with extras {sorted(updates.extra)}, as in view.own"
+        )
+    delta, weight = updates.delta.clone(), updates.weight.clone()
+    delta[index], weight[index] = crafted.delta, crafted.weight
+    extra = {name: value.clone() for name, value in updates.extra.items()}
+    for name, value in extra.items():
+        value[index] = crafted.extra[name]
+    return replace(updates, delta=delta, weight=weight, extra=extra)
+
+
+def _in_blocks(blocks: Sequence[ClientResults], everyone: Updates) -> list[ClientResults]:
+    """The cohort's updates divided into the same blocks."""
     out, first = [], 0
-    for block in kept:
+    for block in blocks:
         rows = torch.arange(first, first + len(block.updates))
         out.append(replace(block, updates=everyone.select(rows)))
         first += len(block.updates)

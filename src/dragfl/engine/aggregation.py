@@ -1,60 +1,59 @@
-"""A block folded by the aggregate: whatever becomes of clients' updates, sums are all that the server needs of them.
+"""Aggregation of blocks: screen the results of a block, fold them with the rule, add the sums in block order.
 
-A worker folds what it trained, so that only sums travel. They are added in block order, so it does not matter whose
-block was ready first.
+A worker folds the block it trained, so only sums travel to the server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from dragfl.engine.client import ClientResults
 from dragfl.errors import Infeasible
 from dragfl.types import Aggregate, Partial, Plan
-
-if TYPE_CHECKING:
-    from dragfl.engine.worker import ClientResults
 
 
 @dataclass(frozen=True)
 class Total:
-    """The plan of a first pass: nothing but the sum of the updates."""
+    """The plan of a first pass that computes only the sum of the updates."""
 
 
 @dataclass(frozen=True)
 class BlockResult:
-    """What is left of a block: sums, who was used, and what the record and the clients keep."""
+    """A folded block: its sums, which clients were used, and what the record and the client states need."""
 
-    partial: Partial | None  # None: no update can be used, or too few for the rule
+    clients: tuple[int, ...]  # ids; the other fields have the same order
+    partial: Partial | None  # None: no usable update, or too few for the rule
     used: Tensor  # (k,) bool
     loss: tuple[float, ...]
     steps: tuple[int, ...]
     states: tuple[Mapping[str, Tensor], ...]
     bytes_up: int
-    infeasible: str = ""  # why the rule could not work with what there was
+    infeasible: str = ""  # why the rule could not work with these updates
 
 
-def fold(rule: Aggregate[Any, Any], plan: Plan, sent: ClientResults) -> BlockResult:
-    """Drop what is not finite and fold the rest."""
-    used = sent.usable()
-    updates = sent.updates if used.all() else sent.updates.select(used)
-    partial, why = None, ""
+def fold(rule: Aggregate[Any, Any], plan: Plan, results: ClientResults) -> BlockResult:
+    """Drop unusable results and fold the rest."""
+    used = results.usable()
+    updates = results.updates if used.all() else results.updates.select(used)
+    partial, reason = None, ""
     if len(updates):
         try:
             partial = Partial.of(updates, {}, {}) if isinstance(plan, Total) else rule.fold(plan, updates)
         except Infeasible as error:
-            why = str(error)
-    return BlockResult(partial, used, sent.loss, sent.steps, sent.states, sent.bytes_up, why)
+            reason = str(error)
+    clients = tuple(results.updates.client.tolist())
+    return BlockResult(clients, partial, used, results.loss, results.steps, results.states, results.bytes_up, reason)
 
 
 class Sums:
-    """Partials added in the order they come, in float64 and in place.
+    """Adds partials in the order they arrive, in float64 and in place.
 
-    Nothing of a partial is kept as it is: its memory may be used again when the next one is asked for.
+    It keeps no reference to a partial: a backend may reuse its memory for the next one.
     """
 
     def __init__(self, parts: Iterable[Partial | None] = ()) -> None:
@@ -84,7 +83,7 @@ class Sums:
 
     @property
     def partial(self) -> Partial | None:
-        """All of them as one; None if there was none."""
+        """The sum of all partials; None if there was none."""
         if not self._count:
             return None
         columns = {name: torch.cat([column[name] for column in self._columns]) for name in self._columns[0]}
@@ -96,6 +95,6 @@ def _wide(value: Tensor) -> Tensor:
 
 
 def mean_update(first_pass: Iterable[BlockResult]) -> Tensor | None:
-    """The mean of this round's usable updates, for a rule that must know it before it folds."""
+    """The mean of this round's usable updates; None if there is none."""
     total = Sums(folded.partial for folded in first_pass).partial
     return None if total is None else total.mean

@@ -1,11 +1,11 @@
-"""What torch keeps for the whole process, set for a round and given back to the caller as it was.
+"""Settings of torch that hold for the whole process, changed for a round and restored afterwards.
 
-One intra-op thread for training and folding: sums then have one order on every machine with any number of cores, and
-parallelism is over clients. The global generator, which a model may draw from as it computes.
+Training and folding use one intra-op thread, so sums have one order on every machine; parallelism is over clients.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,3 +26,8 @@ def one_thread() -> Iterator[None]:
 def own_generator() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         yield
+
+
+def available_cores() -> int:
+    """The number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

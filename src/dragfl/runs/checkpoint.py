@@ -18,8 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor, isfinite
 
 from dragfl import atomic
-from dragfl.build import Federation
-from dragfl.engine.round import FederationState
+from dragfl.engine.state import Federation, FederationState
 from dragfl.errors import DamagedRun
 from dragfl.runs.directory import CHECKPOINT, LOGS
 

@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dragfl.build import Federation, prepare
+from dragfl.build import build_federation
 from dragfl.config.spec import Experiment, as_experiment
-from dragfl.engine.round import FederationState, play
+from dragfl.engine.round import run_round
+from dragfl.engine.state import FederationState
 from dragfl.engine.threads import one_thread, own_generator
 from dragfl.lazy import Tensor
 from dragfl.types import EvaluatesIterate, RoundRecord
@@ -27,23 +28,19 @@ class Simulation:
     """
 
     def __init__(self, experiment: Experiment, folder: Path | None = None) -> None:
-        self.federation: Federation = prepare(experiment, folder)
+        self.experiment, self.federation = build_federation(experiment, folder)
         self.state: FederationState = self.federation.start()
         self.at_target = False  # whether the run stops early because it reached the target accuracy
 
     def close(self) -> None:
         """End the worker processes."""
-        self.federation.executor.close()
+        self.federation.backend.close()
 
     def __enter__(self) -> Simulation:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def experiment(self) -> Experiment:
-        return self.federation.experiment
 
     def __iter__(self) -> Iterator[RoundRecord]:
         while not self.done:
@@ -57,7 +54,7 @@ class Simulation:
         """Run one round, and evaluate the model if an evaluation is due."""
         started = time.perf_counter()
         with one_thread(), own_generator():
-            self.state, record = play(self.federation, self.state)
+            self.state, record = run_round(self.federation, self.state)
             trained = time.perf_counter()
             if record.round % self.experiment.evaluation.every == 0 or self.done:
                 measured = {name: _json_number(value) for name, value in self.evaluate().items()}
@@ -78,7 +75,7 @@ class Simulation:
         """Test metrics of the current model, such as accuracy and loss."""
         fed, w, buffers = self.federation, self.reported, self.state.buffers
         with one_thread():
-            return fed.worker.evaluate(w, fed.executor.scores(w, buffers), buffers)
+            return fed.worker.evaluate(w, fed.backend.scores(w, buffers), buffers)
 
     @property
     def reported(self) -> Tensor:

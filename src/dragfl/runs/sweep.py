@@ -125,11 +125,11 @@ def _run_in_turn(planned: Sequence[PlannedRun], callbacks: Callbacks) -> None:
 
 def _run_in_processes(planned: Sequence[PlannedRun], callbacks: Callbacks, jobs: int) -> None:
     """Each process has one run at a time, and one thread."""
-    from dragfl.engine.backends.select import unnamed
+    from dragfl.config.portable import why_not_portable
     from dragfl.runs.jobs import run_in_processes
 
     for p in planned:
-        if reason := unnamed(p.experiment):
+        if reason := why_not_portable(p.experiment, "set engine.workers = 1"):
             raise SpecError(f"sweep, run '{p.name}': runs in parallel are loaded by name: {reason}, and jobs = 1")
     run_in_processes(
         [(p.folder, _single_process(p.experiment)) for p in planned],

@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dragfl
+from dragfl import build
 from dragfl.algorithms import PRESETS
 from dragfl.attacks import ATTACKS
-from dragfl.engine.backends import Backend, select
+from dragfl.engine.backends import Backend
 from dragfl.engine.backends.local import LocalBackend
 from dragfl.engine.backends.pool import PoolBackend, piece_sizes
 from dragfl.engine.backends.worker_process import end_idle_processes
+from dragfl.engine.client import TrainTask
 from dragfl.engine.threads import one_thread, own_generator
-from dragfl.engine.worker import TrainTask
 from dragfl.types import RoundContext
 from tests.conftest import kept_bytes, merged
 
@@ -51,7 +52,7 @@ def run_digits(workers: int, **changes: Any) -> tuple[Any, ...]:
     """Everything that must be equal: models, buffers, metrics, telemetry and client states."""
     with dragfl.simulate(digits(workers, **changes)) as simulation:
         records = [(r.metrics, r.clients) for r in simulation]
-        assert isinstance(simulation.federation.executor, PoolBackend) == (workers > 1)
+        assert isinstance(simulation.federation.backend, PoolBackend) == (workers > 1)
         state = simulation.state
         kept = {name: value.numpy().tobytes() for name, value in simulation.federation.store.tensors().items()}
         vectors = [None if v is None else v.numpy().tobytes() for v in (state.w, simulation.reported, state.buffers)]
@@ -61,9 +62,9 @@ def run_digits(workers: int, **changes: Any) -> tuple[Any, ...]:
 def assert_equal_bits(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     """Compare one process, two workers with one client a task, and three workers with larger pieces."""
     alone = run_digits(1, **changes)
-    default = select.PIECE_WORTH
+    default = build.PIECE_WORK
     for workers, worth in ((2, 1.0), (3, default)):
-        monkeypatch.setattr(select, "PIECE_WORTH", worth)
+        monkeypatch.setattr(build, "PIECE_WORK", worth)
         assert run_digits(workers, **changes) == alone
 
 
@@ -105,12 +106,12 @@ def test_parts_of_a_user() -> None:
 def test_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     changes: dict[str, Any] = {"model": {"name": f"{PARTS}:batch_norm_model", "buffers": "average"}}
     alone = run_digits(1, **changes)
-    monkeypatch.setattr(select, "PIECE_WORTH", 1.0)
+    monkeypatch.setattr(build, "PIECE_WORK", 1.0)
     assert run_digits(2, **changes) == alone
 
 
 def test_a_plan_that_is_not_a_dataclass_is_folded_in_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "PIECE_WORTH", 1.0)
+    monkeypatch.setattr(build, "PIECE_WORK", 1.0)
     changes: dict[str, Any] = {"algorithm": {"aggregate": f"{PARTS}:PlanInDict"}}
     assert run_digits(2, **changes) == run_digits(1, **changes)
 
@@ -160,9 +161,9 @@ def assert_equal_calls(backend: Backend, simulation: Any) -> None:
 )
 @pytest.mark.parametrize("worth", [1.0, 1e9], ids=["one client a task", "whole blocks"])
 def test_gradients_and_root_update(monkeypatch: pytest.MonkeyPatch, worth: float, changes: dict[str, Any]) -> None:
-    monkeypatch.setattr(select, "PIECE_WORTH", worth)
+    monkeypatch.setattr(build, "PIECE_WORK", worth)
     with dragfl.simulate(digits(2, **changes)) as simulation, one_thread(), own_generator():
-        assert_equal_calls(simulation.federation.executor, simulation)
+        assert_equal_calls(simulation.federation.backend, simulation)
 
 
 def test_a_run_resumes_with_another_number_of_workers(tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_a_run_resumes_with_another_number_of_workers(tmp_path: Path) -> None:
 def test_a_call_that_was_not_read_to_its_end_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     from dragfl.engine import round as rounds
 
-    monkeypatch.setattr(select, "PIECE_WORTH", 1.0)
+    monkeypatch.setattr(build, "PIECE_WORK", 1.0)
     alone = run_digits(1)
     simulation = dragfl.simulate(digits(2))
     calls: list[int] = []
@@ -206,7 +207,7 @@ def test_memory_does_not_grow_with_the_cohort() -> None:
         data = {"partition": {"kind": "resampled", "k": 50}}
         with dragfl.simulate(digits(2, clients=clients, data=data, algorithm={"name": "fedavg"})) as simulation:
             simulation.step()
-            executor: Any = simulation.federation.executor
+            executor: Any = simulation.federation.backend
             sizes.append(executor.memory.size)
     assert sizes[0] == sizes[1] > 0
 

@@ -72,12 +72,12 @@ def run_experiment(experiment: dragfl.Experiment) -> tuple[Any, ...]:
 
 
 def workers(simulation: Any) -> list[int]:
-    return [worker.process for worker in simulation.federation.executor.group.workers if worker.ready]
+    return [worker.process for worker in simulation.federation.backend.group.workers if worker.ready]
 
 
 def both_ready(simulation: Any) -> bool:
     """Whether both nodes, with one CPU each, have a worker; a worker joins during a call."""
-    simulation.federation.executor.scores(simulation.state.w)
+    simulation.federation.backend.scores(simulation.state.w)
     return len(workers(simulation)) == 2
 
 
@@ -196,7 +196,7 @@ def test_workers_killed_with_a_task_in_their_queue(nodes: Any, monkeypatch: pyte
 def test_gradients_and_root_update(nodes: Any, name: str) -> None:
     model = {"name": f"{PARTS}:{name}", "buffers": "average"} if "norm" in name else {"name": f"{PARTS}:{name}"}
     with dragfl.simulate(on_ray(model=model)) as simulation, one_thread(), own_generator():
-        assert_equal_calls(simulation.federation.executor, simulation)
+        assert_equal_calls(simulation.federation.backend, simulation)
 
 
 @pytest.mark.slow
@@ -228,7 +228,7 @@ def test_an_interrupt_in_mid_round_closes_the_workers(nodes: Any, monkeypatch: p
         armed.append(True)
         with pytest.raises(KeyboardInterrupt):
             simulation.step()
-        executor: Any = simulation.federation.executor
+        executor: Any = simulation.federation.backend
         assert executor.group is None and not ray().is_initialized()
         records += simulation
         assert kept(simulation, records) == run_experiment(digits(1))
@@ -347,8 +347,8 @@ def test_a_cluster_is_used_only_on_request(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     for executor in ("auto", "local"):
         engine = {"executor": executor}
-        assert not isinstance(dragfl.simulate(digits(2, engine=engine)).federation.executor, RayBackend)
-    assert isinstance(dragfl.simulate(on_ray()).federation.executor, RayBackend)
+        assert not isinstance(dragfl.simulate(digits(2, engine=engine)).federation.backend, RayBackend)
+    assert isinstance(dragfl.simulate(on_ray()).federation.backend, RayBackend)
     with pytest.raises(SpecError, match=r"engine\.executor"):
         dragfl.load({"engine": {"executor": "slurm"}})
 

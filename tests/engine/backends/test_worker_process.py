@@ -18,7 +18,7 @@ import pytest
 from torch import nn
 
 import dragfl
-from dragfl.engine.backends import select
+from dragfl import build
 from dragfl.engine.backends.local import LocalBackend
 from dragfl.engine.backends.pool import PoolBackend
 from dragfl.engine.backends.worker_process import end_idle_processes
@@ -66,13 +66,13 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def pids(simulation: Any) -> list[int]:
-    return [worker.process.pid for worker in simulation.federation.executor.group.workers]
+    return [worker.process.pid for worker in simulation.federation.backend.group.workers]
 
 
 def test_a_worker_that_dies_is_replaced_and_its_tasks_are_repeated(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(select, "PIECE_WORTH", 1.0)
+    monkeypatch.setattr(build, "PIECE_WORK", 1.0)
     alone = run_digits(1, model=FRAGILE)
     monkeypatch.setenv("POOL_TEST", str(tmp_path))
     (tmp_path / "die once").touch()
@@ -237,23 +237,23 @@ def test_code_from_standard_input(tmp_path: Path) -> None:
 def test_what_a_spec_cannot_express_needs_one_process(changes: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match=r"engine\.workers.*module:attr.*engine\.workers = 1"):
         dragfl.simulate(digits(2, **changes))
-    assert isinstance(dragfl.simulate(digits(1, **changes)).federation.executor, LocalBackend)
+    assert isinstance(dragfl.simulate(digits(1, **changes)).federation.backend, LocalBackend)
 
 
 def test_a_dataset_object_needs_one_process(experiment: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SpecError, match="object:toy"):
         dragfl.simulate(experiment(engine={"workers": 2}))
-    monkeypatch.setattr(select, "WORTH", 0.0)
-    monkeypatch.setattr(select, "ROUND_WORTH", 0.0)
-    assert isinstance(dragfl.simulate(experiment()).federation.executor, LocalBackend)
+    monkeypatch.setattr(build, "RUN_WORK", 0.0)
+    monkeypatch.setattr(build, "ROUND_WORK", 0.0)
+    assert isinstance(dragfl.simulate(experiment()).federation.backend, LocalBackend)
 
 
 @pytest.mark.slow
 def test_a_module_that_workers_cannot_import(monkeypatch: pytest.MonkeyPatch) -> None:
     """It exists in this process only; without `engine.workers` training falls back to one process."""
-    monkeypatch.setattr(select, "WORTH", 0.0)
-    monkeypatch.setattr(select, "ROUND_WORTH", 0.0)
-    monkeypatch.setattr(select, "cores", lambda: 2)
+    monkeypatch.setattr(build, "RUN_WORK", 0.0)
+    monkeypatch.setattr(build, "ROUND_WORK", 0.0)
+    monkeypatch.setattr(build, "available_cores", lambda: 2)
     module: Any = type(sys)("by_hand_only")
     monkeypatch.setitem(sys.modules, "by_hand_only", module)
     exec("from torch import nn\ndef net(s, c): return nn.Sequential(nn.Flatten(), nn.Linear(64, c))", vars(module))
@@ -262,18 +262,18 @@ def test_a_module_that_workers_cannot_import(monkeypatch: pytest.MonkeyPatch) ->
         required.step()
     auto = dragfl.load({**digits(1, model={"name": "by_hand_only:net"}).tables(), "engine": {}})
     with dragfl.simulate(auto) as simulation:
-        assert isinstance(simulation.federation.executor, PoolBackend)
+        assert isinstance(simulation.federation.backend, PoolBackend)
         simulation.step()
 
 
 def test_small_runs_stay_in_one_process() -> None:
-    assert isinstance(dragfl.simulate(dragfl.load({})).federation.executor, LocalBackend)
+    assert isinstance(dragfl.simulate(dragfl.load({})).federation.backend, LocalBackend)
 
 
 def test_large_runs_use_every_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "cores", lambda: 5)
+    monkeypatch.setattr(build, "available_cores", lambda: 5)
     tables = {"rounds": 600, "clients": {"total": 40, "batch_size": 200}, "model": {"name": "mlp", "hidden": 2000}}
-    executor = dragfl.simulate(dragfl.load(tables)).federation.executor
+    executor = dragfl.simulate(dragfl.load(tables)).federation.backend
     assert isinstance(executor, PoolBackend) and executor.size == 5
 
 

@@ -12,7 +12,8 @@ from typing import Protocol
 from torch import Tensor
 
 from dragfl.engine.aggregation import BlockResult
-from dragfl.engine.worker import ClientResults, Score, TrainTask
+from dragfl.engine.client import ClientResults, TrainTask
+from dragfl.engine.simulator import Score
 from dragfl.types import Plan, RoundContext, Updates
 
 

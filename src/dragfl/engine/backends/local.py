@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from torch import Tensor
 
 from dragfl.engine.aggregation import BlockResult
-from dragfl.engine.worker import ClientResults, Score, TrainTask, Worker
+from dragfl.engine.client import ClientResults, TrainTask
+from dragfl.engine.simulator import Score, Worker
 from dragfl.types import Plan, RoundContext, Updates
 
 

@@ -39,7 +39,8 @@ from dragfl.engine.backends.shared_memory import (
 )
 from dragfl.engine.backends.supervisor import DEPTH, Task, WorkerGroup, closed_on_interrupt, log
 from dragfl.engine.backends.worker_process import ProcessLauncher, WorkerProcess
-from dragfl.engine.worker import ClientResults, Score, TrainTask, Worker
+from dragfl.engine.client import ClientResults, TrainTask
+from dragfl.engine.simulator import Score, Worker
 from dragfl.errors import SpecError
 from dragfl.types import Plan, RoundContext, Updates
 
@@ -67,7 +68,7 @@ class PoolBackend:
         one; otherwise training stays in this process.
         """
         self._local, self._info, self._test_blocks = LocalBackend(worker), worker.info, worker.test_blocks
-        self._aggregate, self._trainer_group = worker.aggregate, worker.trainer.group
+        self._aggregate, self._trainer_group = worker.aggregate, worker.local.trainer.group
         self._arguments, self._reusable = (entry_point, tables), reusable
         self._piece, self._required = piece, required
         self._close: Callable[[], object] = lambda: None
@@ -93,7 +94,7 @@ class PoolBackend:
             return
         for block in self._blocks(group, "train", iter(tasks), plan, folds=True):
             assert block.folded is not None
-            yield join_fold(block.folded, block.slot, block.results)
+            yield join_fold(block.task.clients, block.folded, block.slot, block.results)
 
     def gradients(self, tasks: Iterable[TrainTask]) -> Iterator[Updates]:
         group = self._start()
@@ -211,7 +212,7 @@ class PoolBackend:
             for _ in range(count)
         )
         attack, planned = tensor_fields(task.attack_state) or {}, tensor_fields(plan) or {}
-        inputs = {"w": task.w, **add_prefix(task.sent, "broadcast")}
+        inputs = {"w": task.w, **add_prefix(task.broadcast, "broadcast")}
         inputs |= {**add_prefix(attack, "attack"), **add_prefix(planned, "plan")}
         setup = CallSetup(
             slots=slots,

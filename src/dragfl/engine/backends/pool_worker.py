@@ -21,7 +21,8 @@ from dragfl.engine.backends.shared_memory import (
     select_prefix,
 )
 from dragfl.engine.backends.worker_process import ParentConnection
-from dragfl.engine.worker import ClientResults, Score, TrainTask, Worker
+from dragfl.engine.client import ClientResults, TrainTask
+from dragfl.engine.simulator import Score, Worker
 from dragfl.types import Partial, RoundContext, Updates
 
 T = TypeVar("T")
@@ -172,14 +173,14 @@ def join_states(k: int, slot: Slot, pieces: list[PieceResult]) -> list[Mapping[s
     return states
 
 
-def join_fold(folded: FoldResult, slot: Slot, pieces: list[PieceResult]) -> BlockResult:
+def join_fold(clients: tuple[int, ...], folded: FoldResult, slot: Slot, pieces: list[PieceResult]) -> BlockResult:
     """A block that a worker has folded: views of its slot."""
     sums = {name: slot[f"folded/{name}"] for name in folded.sums if name not in folded.extra}
     sums |= {name: torch.as_tensor(value) for name, value in folded.extra.items()}
     partial = unflatten_partial(folded.count, sums)
     loss, steps = _join(p.loss for p in pieces), _join(p.steps for p in pieces)
     states, used = tuple(join_states(len(folded.used), slot, pieces)), torch.tensor(folded.used)
-    return BlockResult(partial, used, loss, steps, states, folded.bytes_up, folded.infeasible)
+    return BlockResult(clients, partial, used, loss, steps, states, folded.bytes_up, folded.infeasible)
 
 
 def flatten_partial(partial: Partial | None) -> dict[str, Tensor]:

@@ -32,7 +32,8 @@ from dragfl.engine.aggregation import BlockResult
 from dragfl.engine.backends.local import LocalBackend
 from dragfl.engine.backends.ray_worker import RayWorker, machine_info, to_arrays, to_tensors
 from dragfl.engine.backends.supervisor import Event, Task, WorkerGroup, closed_on_interrupt, log
-from dragfl.engine.worker import ClientResults, Score, TrainTask, Worker
+from dragfl.engine.client import ClientResults, TrainTask
+from dragfl.engine.simulator import Score, Worker
 from dragfl.errors import SpecError
 from dragfl.types import Plan, RoundContext, Updates
 
@@ -100,7 +101,7 @@ class RayBackend:
         first = next(tasks, None)
         if first is None:
             return
-        shared = first.w, first.sent, first.context, first.attack_state, plan
+        shared = first.w, first.broadcast, first.context, first.attack_state, plan
         yield from self._run(shared, (_block_task(method, task) for task in chain([first], tasks)))
 
     def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:

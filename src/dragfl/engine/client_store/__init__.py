@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Literal, Protocol
+
+from torch import Tensor
 
 from dragfl.engine.client_store.layout import Layout
 from dragfl.engine.client_store.memory import MemoryStore
 from dragfl.engine.client_store.slab import SlabStore
-from dragfl.types import Fields
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from dragfl.config.tables import State
+from dragfl.types import FederationInfo, Fields
 
 __all__ = ["ClientStore", "Layout", "MemoryStore", "SlabStore", "open_store"]
 
@@ -56,10 +53,14 @@ class ClientStore(Protocol):
 
 
 def open_store(
-    fields: Fields, dim: int, clients: int, settings: State, folder: Path | None = None, device: str = "cpu"
+    fields: Fields,
+    info: FederationInfo,
+    memory_mb: int,
+    on_missing: Literal["error", "zero"],
+    folder: Path | None = None,
 ) -> ClientStore:
-    """In memory up to `state.memory_mb`, else a slab: in the run directory, or without one in a nameless file."""
-    layout = Layout.of(fields, dim, device)
-    if clients * layout.nbytes <= settings.memory_mb << 20:
-        return MemoryStore(layout, clients)
-    return SlabStore(layout, clients, folder / SLAB if folder is not None else None, settings.on_missing)
+    """In memory up to `memory_mb`, beyond it in a file: in `folder`, by default an anonymous temporary file."""
+    layout = Layout.of(fields, info.dim, info.device)
+    if info.clients * layout.nbytes <= memory_mb << 20:
+        return MemoryStore(layout, info.clients)
+    return SlabStore(layout, info.clients, folder / SLAB if folder is not None else None, on_missing)

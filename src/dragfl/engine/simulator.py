@@ -1,0 +1,157 @@
+"""The simulator's worker: it holds the data of all clients, trains blocks of them, trains the root and evaluates.
+
+Every call is a function of its arguments, so it does not matter in which process a worker runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragfl.data.dataset import Dataset
+from dragfl.data.partitions.split import ClientSplit
+from dragfl.engine.adversary import craft_alone
+from dragfl.engine.aggregation import BlockResult, fold
+from dragfl.engine.client import (
+    BUFFERS,
+    Client,
+    ClientData,
+    ClientResults,
+    LocalTrainer,
+    TrainTask,
+    block_of,
+    seed_forward,
+    train_group,
+)
+from dragfl.rng import rng
+from dragfl.training.batches import draw
+from dragfl.types import (
+    Affine,
+    Aggregate,
+    Attack,
+    DataAttack,
+    FederationInfo,
+    MeasuresSuccess,
+    Plan,
+    RoundContext,
+    Updates,
+)
+
+Score = tuple[int, float]  # of a test block: correct predictions, summed loss
+
+
+@dataclass(frozen=True)
+class RootData:
+    """The server's trusted samples, and how it trains on them."""
+
+    x: Tensor
+    y: Tensor
+    accumulate: bool = False  # never clear the gradient between steps, as in the authors' code
+    fixed_batch: int | None = None  # one minibatch of this size for all steps, as in the authors' code
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Everything that a process needs to train any client of a federation."""
+
+    local: LocalTrainer
+    dataset: Dataset
+    split: ClientSplit
+    root: RootData | None
+    aggregate: Aggregate[Any, Any]
+    attack: Attack[Any] | None
+    info: FederationInfo
+    test_block: int  # test samples evaluated at a time
+
+    def train(self, task: TrainTask, out: Tensor | None = None) -> ClientResults:
+        """Train every client of the block; attackers that know only themselves craft their update.
+
+        `out` (k, d) is memory for the updates; the rows that attackers replace are in memory of their own.
+        """
+        k, group = len(task.clients), self.local.trainer.group
+        delta = torch.empty(k, self.info.dim, device=task.w.device) if out is None else out
+        results = []
+        for first in range(0, k, group):
+            end = min(k, first + group)
+            members = [Client(task.clients[i], task.states[i], self._data(task, i)) for i in range(first, end)]
+            results += train_group(self.local, task.w, task.broadcast, members, task.context, delta[first:end])
+        block = block_of(results, delta)
+        return replace(block, updates=craft_alone(self.attack, task, block.updates, self.info))
+
+    def fold(self, task: TrainTask, plan: Plan) -> BlockResult:
+        """Train a block and fold it; only its sums remain."""
+        return fold(self.aggregate, plan, self.train(task))
+
+    def gradients(self, task: TrainTask) -> Updates:
+        """The full gradient of every client of the block at the model sent out."""
+        loop = self.local.loop
+        loop.buffers = task.broadcast.get(BUFFERS)
+        rows, weight = [], []
+        for i, m in enumerate(task.clients):
+            data = self._data(task, i)
+            seed_forward(task.context, f"gradient {m}")
+            rows.append(loop.gradient(task.w, data.x, data.y, data.rows, self.test_block))
+            weight.append(float(len(data.rows)))
+        sizes = torch.tensor(weight, dtype=torch.float64, device=task.w.device)
+        return Updates(torch.stack(rows), sizes, torch.tensor(task.clients))
+
+    def _data(self, task: TrainTask, i: int) -> ClientData:
+        """The samples of the block's i-th client; an attack on the data changes a copy of an attacker's."""
+        client = task.clients[i]
+        data = ClientData(self.dataset.x, self.dataset.y, self.split.samples_of(client))
+        attack: object = self.attack
+        if client not in task.attackers or not isinstance(attack, DataAttack):
+            return data
+        rows = torch.from_numpy(data.rows).to(data.x.device)
+        predict = partial(self.local.loop.predict, task.w, block=self.test_block)
+        self.local.loop.buffers = task.broadcast.get(BUFFERS)
+        x, y = attack.poison(data.x[rows], data.y[rows], predict, rng(task.context.seed, "poison", client))
+        return ClientData(x, y, np.arange(len(y)))
+
+    def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
+        """The update of the root data, with as many local steps as a client may make."""
+        assert self.root is not None
+        root, work = self.root, self.local.work
+        self.local.loop.buffers = buffers
+        draws, samples = context.rng("root"), len(root.y)
+        steps = work.most_steps(samples)
+        if root.fixed_batch:
+            batches = draw(draws, samples, 1, root.fixed_batch, "replacement") * steps
+        else:
+            batches = draw(draws, samples, steps, work.batch_size, work.sampling)
+        out = torch.empty_like(w)
+        seed_forward(context, "root")
+        train = self.local.trainer.train
+        train(w, root.x, root.y, batches, context.lr, Affine(), out, accumulate=root.accumulate)
+        return out
+
+    @property
+    def test_blocks(self) -> int:
+        """Number of blocks of the test set; their size is part of the spec, so that sums have one order."""
+        return -(-len(self.dataset.test_y) // self.test_block)
+
+    def score(self, w: Tensor, block: int, buffers: Tensor | None = None) -> Score:
+        """(correct predictions, summed loss) of one test block."""
+        self.local.loop.buffers = buffers
+        rows = slice(block * self.test_block, (block + 1) * self.test_block)
+        return self.local.loop.score(w, self.dataset.test_x[rows], self.dataset.test_y[rows])
+
+    def evaluate(self, w: Tensor, scores: Iterable[Score], buffers: Tensor | None = None) -> dict[str, float]:
+        """Accuracy and loss from the scores of all test blocks; the attack's success rate where it has one."""
+        self.local.loop.buffers = buffers
+        x, y = self.dataset.test_x, self.dataset.test_y
+        correct, loss = 0, 0.0
+        for predictions, value in scores:
+            correct, loss = correct + predictions, loss + value
+        metrics = {"accuracy": correct / len(y), "loss": loss / len(y)}
+        attack: object = self.attack
+        if isinstance(attack, MeasuresSuccess):
+            predict = partial(self.local.loop.predict, w, block=self.test_block)
+            metrics["attack_success"] = attack.success_rate(x, y, predict)
+        return metrics

@@ -1,0 +1,70 @@
+"""A federation: what is fixed for a run, and the state that each round changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor
+
+from dragfl.arithmetic import norm
+from dragfl.engine.adversary import Adversary
+from dragfl.engine.backends import Backend
+from dragfl.engine.client_store import ClientStore
+from dragfl.engine.simulator import Worker
+from dragfl.schedules import Schedule
+from dragfl.types import Algorithm, FederationInfo, State
+from dragfl.vector import FlatModel
+
+
+@dataclass(frozen=True)
+class FederationState:
+    """Everything a run needs to continue: saved, restored and forked as one value, with the client states."""
+
+    t: int  # rounds completed
+    w: Tensor
+    correction: State
+    aggregate: State
+    server: State
+    attack: State
+    buffers: Tensor | None = None  # averaged buffers (BatchNorm), where the model has some
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What is fixed for a run."""
+
+    info: FederationInfo
+    algorithm: Algorithm
+    adversary: Adversary | None
+    seed: int
+    lr: float | Schedule  # local learning rate
+    block: int  # clients trained and folded together
+    kept_bytes: int  # updates that must be kept may take this much memory; more go to a temporary file
+    model: FlatModel
+    initial: Tensor
+    initial_buffers: Tensor | None
+    worker: Worker
+    backend: Backend
+    store: ClientStore
+
+    @cached_property
+    def initial_norm(self) -> float:
+        return norm(self.initial)
+
+    def blocks(self, cohort: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        return (cohort[a : a + self.block] for a in range(0, len(cohort), self.block))
+
+    def start(self) -> FederationState:
+        """The state before the first round."""
+        parts, adversary = self.algorithm, self.adversary
+        return FederationState(
+            0,
+            self.initial.clone(),
+            parts.correction.init(self.info),
+            parts.aggregate.init(self.info),
+            parts.server.init(self.info),
+            adversary.attack.init(self.info) if adversary else None,
+            buffers=self.initial_buffers,
+        )
