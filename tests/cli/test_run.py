@@ -60,7 +60,7 @@ def test_target(digits_toml: Path, capsys: Capture) -> None:
     run = dragfl.load_run("runs/easy")
     assert f"target 0.2 first reached in round {run.rounds_to(0.2)}" in capsys.readouterr().out
     main(["run", "small.toml", "target_accuracy=1.0", "name=hard", "rounds=2"])
-    assert "target 1 not reached (> 2 rounds)" in capsys.readouterr().out
+    assert "target 1 not reached in 2 rounds" in capsys.readouterr().out
 
 
 def test_dry_run(digits_toml: Path, capsys: Capture) -> None:

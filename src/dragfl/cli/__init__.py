@@ -1,4 +1,4 @@
-"""The command line: one thin file a command. Every command calls a public function of the library."""
+"""The command line: one thin file per command. Every command calls a public function of the library."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import sys
 from dragfl import __version__
 from dragfl.errors import DragflError
 
-DESCRIPTION = "Federated learning with heterogeneous data and malicious clients: DRAG, BR-DRAG and baselines."
-EPILOG = (
-    "`dragfl COMMAND --help` shows the options of a command. Exit codes: 0 success, 2 usage or spec error, "
-    "3 data error, 4 diverged, 5 interrupted (resumable), 6 damaged run."
-)
+DESCRIPTION = "Federated learning under non-IID data and attacks: DRAG, BR-DRAG, baselines."
+EPILOG = """\
+Exit codes: 0 success, 2 usage or spec error, 3 data error, 4 diverged,
+            5 interrupted (resumable), 6 damaged run
+
+`dragfl COMMAND --help` shows the options of a command."""
 RESUMABLE = ("run", "resume", "sweep", "arena", "reproduce", "demo")
 
 
 def parser() -> argparse.ArgumentParser:
     from dragfl.cli import arena, data, demo, doctor, list_parts, migrate, report, reproduce, resume, run, sweep
 
-    top = argparse.ArgumentParser(prog="dragfl", description=DESCRIPTION, epilog=EPILOG)
-    top.add_argument("--version", action="version", version=f"dragfl {__version__}")
+    as_written = argparse.RawDescriptionHelpFormatter  # keeps the line breaks of the epilog
+    top = argparse.ArgumentParser(prog="dragfl", description=DESCRIPTION, epilog=EPILOG, formatter_class=as_written)
+    top.add_argument("-V", "--version", action="version", version=f"dragfl {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (demo, run, sweep, arena, reproduce, resume, report, data, list_parts, migrate, doctor):
         command.add(commands)

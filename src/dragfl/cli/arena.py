@@ -25,7 +25,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "interrupted arena.",
     )
     command.add_argument(
-        "experiment", nargs="?", help="a TOML file; optional with --quick (then 20 clients on the digits dataset)"
+        "experiment", nargs="?", help="a TOML file (default with --quick: 20 clients on the digits dataset)"
     )
     command.add_argument("words", nargs="*", metavar="key=value", help="override a setting, e.g. rounds=100")
     command.add_argument(

@@ -19,7 +19,7 @@ TITLES = {
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "demo",
-        help="a first example: client drift and Byzantine attacks on built-in data, in under a minute",
+        help="a first example: client drift and attacks, in under a minute",
         description="Run FedAvg and DRAG on label-sorted digits, then FedAvg, FLTrust and BR-DRAG with 6 of 20 "
         "malicious clients. Writes the runs, a report and the two experiment files.",
     )
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             table = report.rich_table(report.summarize_runs(sorted(folder.glob(f"{prefix}-*"))))
             table.title, table.title_justify = title, "left"
             console.print(table)
-        console.print(f"One seed each. Edit {args.out}/drift.toml or attack.toml and run it with `dragfl run`.")
+        console.print(f"One seed per run. Edit {args.out}/drift.toml or attack.toml and run it with `dragfl run`.")
     title = "dragfl demo: client drift and attacks on label-sorted digits"
     return print_report(lambda: report.write_report([folder], args.out, title=title))
 

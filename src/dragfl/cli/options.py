@@ -10,7 +10,7 @@ from dragfl.errors import SpecError
 
 def add_output_options(command: argparse.ArgumentParser) -> None:
     add_quiet_option(command)
-    command.add_argument("--json", action="store_true", help="print one JSON object a round, then the result")
+    command.add_argument("--json", action="store_true", help="print one JSON object per round, then the result")
 
 
 def add_quiet_option(command: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add_quiet_option(command: argparse.ArgumentParser) -> None:
 
 def add_jobs_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--jobs", type=int, metavar="N", help="runs in parallel (default: one a core if there are many runs, else 1)"
+        "--jobs", type=int, metavar="N", help="runs in parallel (default: one per core for many runs, else 1)"
     )
 
 
@@ -29,7 +29,7 @@ def cores() -> int:
 
 
 def number_of_jobs(args: argparse.Namespace, runs: int) -> int:
-    """The number of runs in parallel: `--jobs`, or one a core if there are at least four runs a core, else 1."""
+    """The number of runs in parallel: `--jobs`, or one per core if there are at least four runs per core, else 1."""
     if args.jobs is None:
         return cores() if runs >= 4 * cores() else 1
     if args.jobs < 1:

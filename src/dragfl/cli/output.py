@@ -32,7 +32,7 @@ def describe_result(run: Run) -> str:
         parts.append(f"accuracy {result['accuracy']:.4f} (best {result['best_accuracy']:.4f})")
     target, reached = result.get("target_accuracy"), result.get("rounds_to_target")
     if target is not None:
-        when = f"first reached in round {reached}" if reached else f"not reached (> {result['rounds']} rounds)"
+        when = f"first reached in round {reached}" if reached else f"not reached in {result['rounds']} rounds"
         parts.append(f"target {target:g} {when}")
     return ", ".join(parts)
 

@@ -30,7 +30,7 @@ def progress_bar(enabled: bool) -> Progress:
 class RunProgress:
     """Shows the rounds of one run at a time: call `begin`, then the object itself with every record."""
 
-    LINES = 10  # at most about this many plain lines a run
+    LINES = 10  # at most about this many plain lines per run
 
     def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
         self.quiet, self.as_json = quiet, as_json
@@ -105,4 +105,4 @@ def describe_drift(record: RoundRecord) -> str:
     if isinstance(divergence, float):
         return f"divergence {divergence:.3f}"
     cosine = record.metrics.get("pairwise_cosine")
-    return f"agreement {cosine:+.3f}" if isinstance(cosine, float) else ""
+    return f"cosine {cosine:+.3f}" if isinstance(cosine, float) else ""

@@ -4,9 +4,9 @@
 |---|---|
 | spec.toml | the resolved experiment; `dragfl run` on it repeats the run |
 | run.json | versions, git commit, seed, machine |
-| metrics.jsonl | one line a round; no value depends on the clock |
-| clients.jsonl | one line a round: a list for each telemetry value, with an entry for each sampled client |
-| timing.jsonl | one line a round: seconds and memory |
+| metrics.jsonl | one line per round; no value depends on the clock |
+| clients.jsonl | one line per round: a list for each telemetry value, with an entry for each sampled client |
+| timing.jsonl | one line per round: seconds and memory |
 | checkpoint.json, checkpoint-*.safetensors | the state to resume from |
 | result.json | the summary; it exists if and only if the run has finished |
 | model.safetensors | the final model, by parameter name |
@@ -62,12 +62,12 @@ class Run:
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """One dict a round; `accuracy` and `loss` only where the round was evaluated."""
+        """One dict per round; `accuracy` and `loss` only where the round was evaluated."""
         return _read_lines(self.path / METRICS)
 
     @cached_property
     def clients(self) -> list[dict[str, Any]]:
-        """One dict a round of equally long lists: `client`, `attacker`, `dropped`, `norm`, `cosine`, ..."""
+        """One dict per round of equally long lists: `client`, `attacker`, `dropped`, `norm`, `cosine`, ..."""
         return _read_lines(self.path / CLIENTS)
 
     @cached_property
@@ -112,7 +112,7 @@ class Run:
         return load_file(self.path / MODEL)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The metrics as a data frame, one row a round."""
+        """The metrics as a data frame, one row per round."""
         try:
             import pandas as pd
         except ModuleNotFoundError:

@@ -169,7 +169,7 @@ def _run_rounds(simulation: Simulation, folder: Path, on_record: OnRecord, shoul
 
 
 class RoundLogs:
-    """The three logs of a run, open for appending: one line a round in each."""
+    """The three logs of a run, open for appending: one line per round in each."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
