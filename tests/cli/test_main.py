@@ -11,7 +11,7 @@ import pytest
 
 import dragfl
 from dragfl.cli import main
-from dragfl.cli.list_parts import KINDS, rows
+from dragfl.cli.list_parts import KINDS, list_rows
 from tests.conftest import TIMEOUT_S, shell
 
 Capture = pytest.CaptureFixture[str]
@@ -107,8 +107,8 @@ class TestList:
         assert main(["list", kind]) == 0
         printed = capsys.readouterr().out
         assert kind in printed
-        assert rows(kind)
-        for name, _, _ in rows(kind):
+        assert list_rows(kind)
+        for name, _, _ in list_rows(kind):
             assert name in printed
 
     def test_all(self, capsys: Capture) -> None:
@@ -117,7 +117,7 @@ class TestList:
         assert all(kind in printed for kind in KINDS)
 
     def test_settings_and_their_defaults(self) -> None:
-        settings = {name: shown for name, _, shown in rows("algorithms")}
+        settings = {name: shown for name, _, shown in list_rows("algorithms")}
         assert "c (0.25)" in settings["drag"]
         assert "alpha (1.0)" in settings["drag"]
         assert "server_lr (1.0)" in settings["fedavg"]

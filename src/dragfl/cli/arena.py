@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dragfl.cli.options import add_jobs_option, add_quiet_option, number_of_jobs
+from dragfl.cli.options import add_sweep_options, number_of_jobs
 
 QUICK_ROUNDS = 60
 QUICK_NOTE = (
@@ -36,10 +36,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument("--fractions", metavar="F,G", help="fractions of the clients that attack, e.g. 0.2,0.4")
     command.add_argument("--seeds", metavar="0,1", default="0", help="seeds (default: 0)")
     command.add_argument("--quick", action="store_true", help=f"at most {QUICK_ROUNDS} rounds: done in minutes")
-    command.add_argument("--out", type=Path, help="folder of the runs and the report (default: arena/NAME)")
-    add_jobs_option(command)
-    command.add_argument("--dry-run", action="store_true", help="list the runs and exit")
-    add_quiet_option(command)
+    add_sweep_options(command, default_out="arena/NAME")
     command.set_defaults(run=run)
 
 

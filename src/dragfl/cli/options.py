@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 
 from dragfl.errors import SpecError
 
@@ -15,6 +16,13 @@ def add_output_options(command: argparse.ArgumentParser) -> None:
 
 def add_quiet_option(command: argparse.ArgumentParser) -> None:
     command.add_argument("--quiet", action="store_true", help="print errors only")
+
+
+def add_sweep_options(command: argparse.ArgumentParser, default_out: str) -> None:
+    command.add_argument("--out", type=Path, help=f"folder of the runs and the report (default: {default_out})")
+    add_jobs_option(command)
+    command.add_argument("--dry-run", action="store_true", help="list the runs and exit")
+    add_quiet_option(command)
 
 
 def add_jobs_option(command: argparse.ArgumentParser) -> None:

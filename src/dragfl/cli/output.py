@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +11,11 @@ from dragfl.errors import SpecError
 from dragfl.runs.directory import Run
 
 
-def print_result(run: Run, *, already_done: bool, quiet: bool, as_json: bool) -> int:
+def print_result(run: Run, args: argparse.Namespace, *, already_done: bool = False) -> int:
     """Print how a finished run ended; returns the exit code (4 if it diverged)."""
-    if as_json:
+    if args.json:
         print(json.dumps({"path": str(run.path), "already_done": already_done, **(run.result or {})}))
-    elif not quiet:
+    elif not args.quiet:
         if already_done:
             print("already finished, nothing to run")
         print(describe_result(run))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from dragfl.cli.options import add_output_options
+from dragfl.cli.output import print_result
+from dragfl.cli.run import run_with_progress
+from dragfl.runs.directory import load_run
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -20,19 +24,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragfl.cli.output import print_result
-    from dragfl.runs.directory import load_run
-
     existing = load_run(args.path)
     if existing.finished:
-        return print_result(existing, already_done=True, quiet=args.quiet, as_json=args.json)
+        return print_result(existing, args, already_done=True)
 
     import dragfl
-    from dragfl.cli.interrupt import catch_interrupts
-    from dragfl.cli.progress import RunProgress
 
-    progress = RunProgress(quiet=args.quiet, as_json=args.json)
-    progress.begin(existing.name, int(existing.spec.get("rounds", 0)))
-    with catch_interrupts() as should_stop, progress.bar:
-        result = dragfl.resume(args.path, on_record=progress, should_stop=should_stop)
-    return print_result(result, already_done=False, quiet=args.quiet, as_json=args.json)
+    rounds = int(existing.spec.get("rounds", 0))
+    return run_with_progress(args, args.path, existing.name, rounds, partial(dragfl.resume, args.path))

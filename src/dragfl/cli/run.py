@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from dragfl.cli.options import add_output_options
+from dragfl.cli.output import print_result
+from dragfl.runs.directory import Run, load_run
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,19 +37,24 @@ def run(args: argparse.Namespace) -> int:
         return 0
 
     import dragfl
+
+    out = args.out or Path("runs") / experiment.name
+    return run_with_progress(args, out, experiment.name, experiment.rounds, partial(dragfl.run, experiment, out))
+
+
+def run_with_progress(args: argparse.Namespace, out: Path, name: str, rounds: int, start: Callable[..., Run]) -> int:
+    """Run or resume, show the progress and print the result; returns the exit code."""
     from dragfl.cli.interrupt import catch_interrupts
-    from dragfl.cli.output import print_result
     from dragfl.cli.progress import RunProgress
     from dragfl.errors import Diverged
 
-    out = args.out or Path("runs") / experiment.name
     progress = RunProgress(quiet=args.quiet, as_json=args.json)
-    progress.begin(experiment.name, experiment.rounds)
+    progress.begin(name, rounds)
     try:
         with catch_interrupts() as should_stop, progress.bar:
-            result = dragfl.run(experiment, out, on_record=progress, should_stop=should_stop)
+            run = start(on_record=progress, should_stop=should_stop)
     except Diverged:
         if args.json:
-            print_result(dragfl.load_run(out), already_done=False, quiet=True, as_json=True)
+            print_result(load_run(out), args)
         raise
-    return print_result(result, already_done=progress.records == 0, quiet=args.quiet, as_json=args.json)
+    return print_result(run, args, already_done=progress.records == 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dragfl.cli.options import add_jobs_option, add_quiet_option, number_of_jobs
+from dragfl.cli.options import add_sweep_options, number_of_jobs
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,10 +19,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "words", nargs="+", metavar="key=a,b", help="a key and its values, e.g. algorithm.name=fedavg,drag seed=0,1,2"
     )
-    command.add_argument("--out", type=Path, help="folder of the runs and the report (default: sweeps/NAME)")
-    add_jobs_option(command)
-    command.add_argument("--dry-run", action="store_true", help="list the runs and exit")
-    add_quiet_option(command)
+    add_sweep_options(command, default_out="sweeps/NAME")
     command.set_defaults(run=run)
 
 
