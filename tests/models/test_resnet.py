@@ -1,4 +1,4 @@
-"""The small ResNet: its size by hand, nothing but parameters, and that it learns."""
+"""The small ResNet: its size computed by hand, no buffers, and training in a federation."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def count(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
 
-def block(before: int, after: int, way_around: bool) -> int:
-    """Two 3x3 convolutions without bias, two norms with scale and shift, and where the shape changes a 1x1 one."""
-    return 9 * before * after + 9 * after * after + 4 * after + (before * after if way_around else 0)
+def block(before: int, after: int, skip: bool) -> int:
+    """Two 3x3 convolutions without bias, two norms with scale and shift, and a 1x1 convolution where the shape changes."""
+    return 9 * before * after + 9 * after * after + 4 * after + (before * after if skip else 0)
 
 
 def by_hand(channels: int, classes: int, width: int, blocks: int) -> int:
@@ -55,15 +55,15 @@ def test_group_norm_and_no_buffers() -> None:
     assert {layer.num_groups for layer in module.modules() if isinstance(layer, nn.GroupNorm)} == {4}
 
 
-def test_a_sample_does_not_see_its_batch() -> None:
-    """What GroupNorm is for: the answer for an image is the same alone and among others, in training too."""
+def test_a_prediction_does_not_depend_on_the_batch() -> None:
+    """With GroupNorm the output for an image is the same alone and in a batch, in training too."""
     torch.manual_seed(0)
     module = resnet((1, 8, 8), 10, width=8).train()
     x = torch.randn(5, 1, 8, 8)
     torch.testing.assert_close(module(x)[2:3], module(x[2:3]), atol=1e-5, rtol=1e-5)
 
 
-def test_the_way_around_carries_the_signal() -> None:
+def test_the_skip_connection_carries_the_signal() -> None:
     """With all inner convolutions at zero the norms give zero, so a block of equal shape is relu(x)."""
     module = resnet((1, 8, 8), 3, width=8)
     inner = next(layer for layer in module.modules() if type(layer).__name__ == "Residual")

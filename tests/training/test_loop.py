@@ -51,7 +51,7 @@ def test_train_is_plain_sgd(toy: Dataset) -> None:
     assert mean_loss == pytest.approx(np.mean(losses), abs=1e-6)
 
 
-def test_w0_is_left_as_it_was(toy: Dataset) -> None:
+def test_w0_is_not_changed(toy: Dataset) -> None:
     model = FlatModel(net())
     w0 = model.w.clone()
     before = w0.clone()
@@ -126,7 +126,7 @@ def test_double_softmax(toy: Dataset) -> None:
     assert once.loss(toy.x, toy.y)[0].item() != pytest.approx(expected.item(), abs=1e-3)
 
 
-def test_score_counts_right_answers_and_sums_the_loss(toy: Dataset) -> None:
+def test_score_counts_correct_predictions_and_sums_the_loss(toy: Dataset) -> None:
     model = FlatModel(net())
     w = torch.linspace(-1.0, 1.0, model.dim)
     model.w.copy_(w)
@@ -137,7 +137,7 @@ def test_score_counts_right_answers_and_sums_the_loss(toy: Dataset) -> None:
     assert Loop(model, toy).score(w, toy.test_x, toy.test_y) == pytest.approx((right, loss), rel=1e-6)
 
 
-def test_evaluation_turns_drop_out_off(toy: Dataset) -> None:
+def test_evaluation_disables_dropout(toy: Dataset) -> None:
     module = nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.9))
     loop = Loop(FlatModel(module), toy)
     w = loop.model.w.clone()

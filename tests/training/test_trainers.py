@@ -15,7 +15,7 @@ from dragfl.algorithms import PRESETS
 from dragfl.data.dataset import Dataset
 from dragfl.errors import SpecError
 from dragfl.training import grouped_mlp
-from dragfl.training.grouped_mlp import Dense, Layer, pays
+from dragfl.training.grouped_mlp import DenseTrainer, Layer, deferring_pays
 from dragfl.training.loop import Loop
 from dragfl.training.select import select_trainer
 from dragfl.types import Affine
@@ -27,7 +27,9 @@ Y = torch.randint(0, 4, (120,), generator=DRAWS)
 IMAGES = Dataset("images", X, Y, X[:40], Y[:40], classes=4)
 
 
-def end(trainer: str, model: dict[str, Any], algorithm: dict[str, Any], **tables: Any) -> dict[str, torch.Tensor]:
+def final_model(
+    trainer: str, model: dict[str, Any], algorithm: dict[str, Any], **tables: Any
+) -> dict[str, torch.Tensor]:
     experiment = dragfl.load(
         {
             "rounds": 3,
@@ -46,23 +48,23 @@ def end(trainer: str, model: dict[str, Any], algorithm: dict[str, Any], **tables
     return simulation.model()
 
 
-@pytest.mark.parametrize("hidden", [9, 60], ids=["in place", "first layer left alone"])
+@pytest.mark.parametrize("hidden", [9, 60], ids=["in place", "deferred first layer"])
 @pytest.mark.parametrize("name", PRESETS)
 def test_dense_equals_the_reference_loop(name: str, hidden: int) -> None:
     model = {"name": "mlp", "hidden": hidden}
-    assert pays(3 * 7, Layer(torch.empty(hidden, 512), None)) == (hidden == 60)
-    fast, slow = (end(trainer, model, {"name": name}) for trainer in ("dense", "reference"))
+    assert deferring_pays(3 * 7, Layer(torch.empty(hidden, 512), None)) == (hidden == 60)
+    fast, slow = (final_model(trainer, model, {"name": name}) for trainer in ("dense", "reference"))
     for key, value in slow.items():
         torch.testing.assert_close(fast[key], value, rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("widths", [[], [30], [30, 20, 10]], ids=str)
-@pytest.mark.parametrize("alone", [True, False], ids=["first layer left alone", "in place"])
+@pytest.mark.parametrize("deferred", [True, False], ids=["deferred first layer", "in place"])
 def test_dense_equals_the_reference_loop_for_every_direction(
-    monkeypatch: pytest.MonkeyPatch, widths: list[int], bias: bool, alone: bool
+    monkeypatch: pytest.MonkeyPatch, widths: list[int], bias: bool, deferred: bool
 ) -> None:
-    """Scale, pull and shift together, batches of unlike size, networks of one to four layers, with and without bias."""
+    """Scale, prox and shift together, batches of different sizes, one to four layers, with and without bias."""
     sizes = [512, *widths, 4]
     parts: list[nn.Module] = [nn.Flatten()]
     for into, out in pairwise(sizes):
@@ -72,8 +74,8 @@ def test_dense_equals_the_reference_loop_for_every_direction(
     w0 = loop.model.w.clone()
     shift = 0.01 * torch.randn(len(w0), generator=draws)
     batches = [np.arange(0, 20), np.arange(7, 19), np.arange(30, 31), np.arange(40, 60)]
-    monkeypatch.setattr(grouped_mlp, "pays", lambda *_: alone)
-    trainer = Dense(loop)
+    monkeypatch.setattr(grouped_mlp, "deferring_pays", lambda *_: deferred)
+    trainer = DenseTrainer(loop)
     for affine in (Affine(), Affine(scale=0.7, prox=0.5), Affine(shift=shift), Affine(1.3, 0.4, shift)):
         slow, fast = torch.empty_like(w0), torch.empty_like(w0)
         expected = loop.train(w0, X, Y, batches, 0.1, affine, slow)
@@ -96,15 +98,15 @@ def test_dense_equals_the_reference_loop_for_every_direction(
     ids=str,
 )
 def test_channels_last_equals_the_reference_loop(algorithm: dict[str, Any]) -> None:
-    """A kernel of several input channels lies otherwise in the vector; full gradients must follow it there."""
+    """A kernel with several input channels has another layout in the vector; full gradients must use it."""
     model = {"name": "cnn", "channels": 3}
-    fast, slow = (end(trainer, model, algorithm) for trainer in ("channels_last", "reference"))
+    fast, slow = (final_model(trainer, model, algorithm) for trainer in ("channels_last", "reference"))
     for key, value in slow.items():
         assert fast[key].is_contiguous()
         torch.testing.assert_close(fast[key], value, rtol=1e-5, atol=2e-6)
 
 
-def test_what_dense_leaves_to_the_reference_loop() -> None:
+def test_options_that_dense_passes_to_the_reference_loop() -> None:
     """Accumulated root gradients and the doubled soft-max: the same bits, since it is the same loop."""
     switches: list[dict[str, Any]] = [
         {"root": {"size": 20, "accumulate": True}},
@@ -112,12 +114,12 @@ def test_what_dense_leaves_to_the_reference_loop() -> None:
     ]
     for tables in switches:
         model = tables.pop("model", {"name": "mlp", "hidden": 9})
-        fast, slow = (end(trainer, model, {"name": "br_drag"}, **tables) for trainer in ("dense", "reference"))
+        fast, slow = (final_model(trainer, model, {"name": "br_drag"}, **tables) for trainer in ("dense", "reference"))
         for key, value in slow.items():
             torch.testing.assert_close(fast[key], value, rtol=2e-4, atol=2e-5)
 
 
-def test_the_choice() -> None:
+def test_select_trainer() -> None:
     linear = nn.Linear(4, 3)
     assert select_trainer("auto", nn.Sequential(nn.Flatten(), linear)) == "dense"
     assert select_trainer("auto", nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Identity(), nn.Linear(5, 3))) == "dense"
@@ -136,7 +138,7 @@ def test_the_choice() -> None:
         select_trainer("channels_last", linear)
 
 
-def test_a_sequential_that_computes_something_else_keeps_the_reference_loop() -> None:
+def test_a_subclass_of_sequential_keeps_the_reference_loop() -> None:
     class Scaled(nn.Sequential):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return 3.0 * super().forward(x)
@@ -144,7 +146,7 @@ def test_a_sequential_that_computes_something_else_keeps_the_reference_loop() ->
     assert select_trainer("auto", Scaled(nn.Linear(4, 3))) == "reference"
 
 
-def test_a_module_that_is_listened_to_keeps_the_reference_loop() -> None:
+def test_a_module_with_hooks_keeps_the_reference_loop() -> None:
     module = nn.Sequential(nn.Linear(4, 3))
     module[0].register_forward_hook(lambda *_: None)
     assert select_trainer("auto", module) == "reference"

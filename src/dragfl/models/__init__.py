@@ -1,4 +1,4 @@
-"""The networks of the paper and a small ResNet, by name. A user's own is `module:attr` or an object.
+"""The networks of the paper and a small ResNet, by name. A user-defined model is `module:attr` or an object.
 
 A model is a callable (shape, classes, **settings) -> nn.Module, or an nn.Module to start from.
 """

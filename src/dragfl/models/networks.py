@@ -14,12 +14,10 @@ import math
 from typing import TYPE_CHECKING
 
 from dragfl.errors import SpecError
+from dragfl.lazy import torch
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
-else:
-    from dragfl.lazy import torch
 
 
 def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -48,7 +46,7 @@ def cnn(shape: tuple[int, ...], classes: int, channels: int = 64) -> nn.Module:
     nn = torch.nn
     return nn.Sequential(
         nn.Conv2d(shape[0], channels, 5),
-        nn.MaxPool2d(2),  # before the ReLU, which it commutes with: a quarter of the numbers is left
+        nn.MaxPool2d(2),  # before the ReLU, with which it commutes: a quarter of the values remains
         nn.ReLU(),
         nn.Conv2d(channels, channels, 5),
         nn.MaxPool2d(2),
@@ -64,6 +62,6 @@ def cnn(shape: tuple[int, ...], classes: int, channels: int = 64) -> nn.Module:
 
 def resnet(shape: tuple[int, ...], classes: int, width: int = 16, blocks: int = 1, groups: int = 8) -> nn.Module:
     """A small residual network with GroupNorm."""
-    from dragfl.models.resnet import make
+    from dragfl.models.resnet import make_resnet
 
-    return make(shape, classes, width, blocks, groups)
+    return make_resnet(shape, classes, width, blocks, groups)

@@ -1,4 +1,4 @@
-"""A small residual network with GroupNorm: no statistics of the batch, so nothing but parameters to average.
+"""A small residual network with GroupNorm: no batch statistics, so the server averages parameters only.
 
 He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, CVPR 2016; Wu, He: Group Normalization, ECCV 2018.
 Three stages of residual blocks with `width`, 2 x width and 4 x width channels, then the mean over pixels.
@@ -12,7 +12,7 @@ from dragfl.errors import SpecError
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions and a way around them."""
+    """Two 3x3 convolutions with a skip connection."""
 
     def __init__(self, before: int, after: int, stride: int, groups: int) -> None:
         super().__init__()
@@ -21,16 +21,16 @@ class Residual(nn.Module):
         self.second = nn.Conv2d(after, after, 3, 1, 1, bias=False)
         self.norm2 = nn.GroupNorm(groups, after)
         same = before == after and stride == 1
-        self.around = nn.Identity() if same else nn.Conv2d(before, after, 1, stride, bias=False)
+        self.skip = nn.Identity() if same else nn.Conv2d(before, after, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.norm1(self.first(x)).relu()
-        out: Tensor = (self.norm2(self.second(inner)) + self.around(x)).relu()
+        out: Tensor = (self.norm2(self.second(inner)) + self.skip(x)).relu()
         return out
 
 
-def make(shape: tuple[int, ...], classes: int, width: int, blocks: int, groups: int) -> nn.Module:
-    """The network for images of this shape."""
+def make_resnet(shape: tuple[int, ...], classes: int, width: int, blocks: int, groups: int) -> nn.Module:
+    """Build the network for images of this shape."""
     if len(shape) != 3:
         raise SpecError(f"model resnet: inputs of shape {shape}; it needs images (channels, height, width)")
     if min(width, blocks, groups) < 1 or width % groups:

@@ -1,10 +1,10 @@
-"""Local training: which samples a client draws, and the trainers that learn from them.
+"""Local training: minibatch sampling and the trainers.
 
-| trainer | for | against the reference loop |
+| trainer | models | method |
 |---|---|---|
 | reference | any module | plain autograd and SGD |
-| dense | Linear and ReLU layers | no autograd, steps in place |
-| channels_last | convolutions | the same loop on a memory layout that convolutions like |
+| dense | Linear and ReLU layers | no autograd, in-place steps, several clients at once |
+| channels_last | convolutions | the reference loop in channels-last memory format |
 
-The choice depends on the module alone, is written to the resolved spec, and changes results only in the last digits.
+The selection depends on the module alone, is written to the resolved spec, and changes only the last digits of results.
 """

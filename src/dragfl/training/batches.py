@@ -1,6 +1,6 @@
-"""The minibatches of one client in one round, as positions among its own samples.
+"""The minibatches of one client in one round, as positions in its own samples.
 
-The paper draws every sample independently, with replacement; `epoch` sampling walks through shuffled data instead.
+The paper samples with replacement; `epoch` sampling passes through shuffled data instead.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Sampling = Literal["replacement", "epoch"]
 
 
 def steps_in(epochs: int, samples: int, batch_size: int) -> int:
-    """Local steps that make this many passes over the samples."""
+    """The number of local steps in this many epochs."""
     return epochs * math.ceil(samples / batch_size)
 
 
 def draw(
     rng: np.random.Generator, samples: int, steps: int, batch_size: int, sampling: Sampling
 ) -> list[NDArray[np.int64]]:
-    """`steps` minibatches; with `epoch` sampling the last of each pass may be short."""
+    """Draw `steps` minibatches; with `epoch` sampling the last of each epoch may be smaller."""
     if sampling == "replacement":
         return list(rng.integers(0, samples, (steps, batch_size)))
     batches: list[NDArray[np.int64]] = []

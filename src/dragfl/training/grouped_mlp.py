@@ -1,25 +1,25 @@
-"""Fully connected networks without autograd: forward, backward and the SGD step written out.
+"""Multi-layer perceptrons without autograd: explicit forward pass, backward pass and SGD step.
 
-For a chain of Linear and ReLU layers under cross-entropy the gradient is two matrix products a layer. Writing
-`W -= lr * delta^T h` straight into the flat model saves the stored gradient, the optimiser's pass over memory and all
-of autograd's bookkeeping. The numbers are those of the reference loop up to the order of float32 sums.
+For a chain of Linear and ReLU layers with cross-entropy loss the gradient is two matrix products per layer. Adding
+`-lr * delta^T h` directly to the flat model avoids stored gradients, the optimiser's pass over memory and the overhead
+of autograd. Results equal those of the reference loop up to the order of float32 sums.
 
     h_0 = x,  z_l = h_(l-1) W_l^T + b_l,  h_l = relu(z_l)
     delta_L = (softmax(z_L) - onehot(y)) / B,  delta_(l-1) = (delta_l W_l) * [h_(l-1) > 0]
     w <- w - lr (prox (w - w0) + shift),  W_l <- W_l - lr scale delta_l^T h_(l-1)
 
-The first layer, mostly the largest, is better still left alone. In U local steps of B samples it moves by n = U B outer
-products, and its inputs, being data, are known beforehand. So the forward pass of all steps is one product with the
-model sent out, what was learnt meanwhile enters through inner products of samples, and the update is one product at
-the end, straight to where it is wanted:
+The update of the first layer, usually the largest, can be deferred to the end. In U local steps of B samples it is a
+sum of n = U B outer products, and its inputs are data, known beforehand. The forward pass of all steps is then one
+product with the model sent out, the changes of earlier steps enter through inner products of samples, and the update is
+one product at the end, written directly to the output:
 
     Z = X W0^T + b0,  K = X X^T + 1                            for all n samples at once
     z_u = Z_u - lr scale K_(u, <u) D_(<u)                      the first layer in step u; row v of D is delta_v
     W - W0 = -lr scale D^T X,  b - b0 = -lr scale D^T 1
 
-It reads the large matrix twice instead of 3 U times, for n^2 (in + out) multiplications more: `pays` weighs the two.
-A pull prox (w - w0) + shift multiplies D by 1 - lr prox in every step and adds s_u shift to what was learnt, with
-s_(u+1) = (1 - lr prox) s_u - lr.
+This reads the large matrix twice instead of 3 U times, at the cost of n^2 (in + out) more multiplications;
+`deferring_pays` compares the two. A term prox (w - w0) + shift multiplies D by 1 - lr prox in every step and adds
+s_u shift to the change, with s_(u+1) = (1 - lr prox) s_u - lr.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from dragfl.training.loop import Loop, Share
 from dragfl.types import Affine, spans
 
 through_relu = torch.ops.aten.threshold_backward  # (error above, h = relu(z), 0): the error at z
-PIECE = 128  # rows of the first layer's update that are made at a time: they stay in cache, which saves a third
+PIECE = 128  # rows of the first layer's update computed at a time: they stay in cache, which saves a third of the time
 
 
 class Layer(NamedTuple):
-    """Views into a flat vector, or of g clients at once with a leading axis."""
+    """Views into a flat vector; with a leading axis, of g clients at once."""
 
     weight: Tensor  # (out, in)
     bias: Tensor | None  # (out,)
@@ -59,12 +59,12 @@ class Layer(NamedTuple):
         return [part for part in self if part is not None]
 
     def copies(self, clients: int) -> Layer:
-        """One for every client, in memory of their own."""
-        made = [part.expand(clients, *part.shape).clone() for part in self.parts]
-        return Layer(made[0], made[1] if self.bias is not None else None)
+        """A separate copy for every client."""
+        copies = [part.expand(clients, *part.shape).clone() for part in self.parts]
+        return Layer(copies[0], copies[1] if self.bias is not None else None)
 
     def descend(self, delta: Tensor, h: Tensor, rate: float) -> None:
-        """Move along the gradient of this layer: delta^T h, and the sum of delta for the bias."""
+        """Add `rate` times the gradient of this layer: delta^T h, and the sum of delta for the bias."""
         step = self.weight.addmm_ if self.weight.ndim == 2 else self.weight.baddbmm_
         step(delta.mT, h, alpha=rate)
         if self.bias is not None:
@@ -72,7 +72,7 @@ class Layer(NamedTuple):
 
 
 def is_dense(module: nn.Module) -> bool:
-    """Whether it is Flatten, Linear, ReLU, Linear, ..., Linear, and nothing else."""
+    """Whether the module is exactly [Flatten,] Linear, ReLU, Linear, ..., Linear."""
     if type(module) is not nn.Sequential:  # a subclass may compute something else
         return False
     parts = [part for part in module if not isinstance(part, nn.Identity)]
@@ -81,29 +81,29 @@ def is_dense(module: nn.Module) -> bool:
     linear = [part for part in parts[0::2] if type(part) is nn.Linear]
     between = [part for part in parts[1::2] if type(part) is nn.ReLU]
     trained = all(p.requires_grad for p in module.parameters())
-    apart = len(set(linear)) == len(linear)  # no layer is used twice
+    distinct = len(set(linear)) == len(linear)  # no layer is used twice
     chain = len(linear) + len(between) == len(parts) and len(linear) == len(between) + 1
-    return chain and trained and apart and not _hooked(module)
+    return chain and trained and distinct and not _has_hooks(module)
 
 
-def _hooked(module: nn.Module) -> bool:
-    """Whether somebody listens in, which only the reference loop would serve."""
+def _has_hooks(module: nn.Module) -> bool:
+    """Whether the module or a parameter has hooks, which only the reference loop runs."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    heard = any(getattr(part, kind) for part in module.modules() for kind in kinds)
-    return heard or any(p._backward_hooks or p._post_accumulate_grad_hooks for p in module.parameters())
+    on_modules = any(getattr(part, kind) for part in module.modules() for kind in kinds)
+    return on_modules or any(p._backward_hooks or p._post_accumulate_grad_hooks for p in module.parameters())
 
 
-def pays(samples: int, first: Layer) -> bool:
-    """Whether a first layer left alone is cheaper for so many samples, of all steps together."""
+def deferring_pays(samples: int, first: Layer) -> bool:
+    """Whether deferring the first layer's update is cheaper, for this number of samples in all steps."""
     out, into = first.weight.shape
     return samples * (into + out) <= into * out
 
 
-class Dense:
-    """The trainer of fully connected networks; what it cannot do itself it leaves to the reference loop.
+class DenseTrainer:
+    """The trainer of multi-layer perceptrons; unsupported options fall back to the reference loop.
 
-    Clients alike in all but their data are trained together, `group` at a time: the matrices are so small that a call
-    costs as much as the numbers in it.
+    Clients that differ only in their data are trained together, `group` at a time: the matrices are so small that the
+    overhead of a call is comparable to its arithmetic.
     """
 
     group = 4
@@ -143,8 +143,8 @@ class Dense:
         head = shares[0]
         if head.affine.anchor or self._loop.double_softmax:
             return self._loop.train_group(w0, shares, lr, out)
-        alone = pays(sum(head.sizes), self._layers[0])
-        if len(shares) > 1 and not (alone and all(_alike(head, share) for share in shares[1:])):
+        deferred = deferring_pays(sum(head.sizes), self._layers[0])
+        if len(shares) > 1 and not (deferred and all(_compatible(head, share) for share in shares[1:])):
             return [self.train_group(w0, [s], lr, row.unsqueeze(0))[0] for s, row in zip(shares, out, strict=True)]
         rows = [torch.from_numpy(np.concatenate(share.batches)).to(w0.device) for share in shares]
         x = torch.stack([share.x.index_select(0, index) for share, index in zip(shares, rows, strict=True)])
@@ -152,13 +152,13 @@ class Dense:
         inputs = self._loop.dataset.inputs(x.flatten(0, 1)).view(*y.shape, -1)
         steps = _Steps(nnf.one_hot(y, self._classes).float(), head.sizes, lr, head.affine, _shifts(shares))
         with torch.no_grad():
-            logits = (self._around_the_first if alone else self._in_place)(w0, inputs, steps, out)
+            logits = (self._defer_first_layer if deferred else self._train_in_place)(w0, inputs, steps, out)
             losses = nnf.cross_entropy(torch.cat(logits, 1).flatten(0, 1), y.flatten(), reduction="none")
             means: list[float] = (losses.view_as(y) @ steps.weights / len(head.sizes)).tolist()
             return means
 
-    def _in_place(self, w0: Tensor, x: Tensor, steps: _Steps, out: Tensor) -> list[Tensor]:
-        """Every layer written in every step, for one client: several would not fit into the cache together."""
+    def _train_in_place(self, w0: Tensor, x: Tensor, steps: _Steps, out: Tensor) -> list[Tensor]:
+        """Update every layer in every step, for one client: several clients would not fit into the cache."""
         w, shift = self._loop.model.w.copy_(w0), [] if steps.shift is None else [steps.shift[0]]
         logits = []
         for xb, (target, share) in zip(torch.split(x[0], steps.sizes), steps, strict=True):
@@ -169,8 +169,8 @@ class Dense:
         torch.sub(w, w0, out=out[0])
         return logits
 
-    def _around_the_first(self, w0: Tensor, x: Tensor, steps: _Steps, out: Tensor) -> list[Tensor]:
-        """The first layer left alone, its update made of samples and their errors."""
+    def _defer_first_layer(self, w0: Tensor, x: Tensor, steps: _Steps, out: Tensor) -> list[Tensor]:
+        """Compute the first layer's update at the end, from all samples and their errors."""
         affine, rate, keep = steps.affine, -steps.lr * steps.affine.scale, 1.0 - steps.lr * steps.affine.prox
         (first, *start), made = self._layers_in(w0), self._layers_in(out)
         later = [layer.copies(len(x)) for layer in start]
@@ -181,12 +181,12 @@ class Dense:
             K += 1.0
         D = torch.empty_like(Z)
         shifted = shift[0](x) if shift else None
-        learnt, logits, a = 0.0, [], 0  # `learnt` is s_u
+        shift_factor, logits, a = 0.0, [], 0  # `shift_factor` is s_u
         for target, share in steps:
             b = a + target.shape[1]
             z = torch.baddbmm(Z[:, a:b], K[:, a:b, :a], D[:, :a], alpha=rate) if a else Z[:, a:b].contiguous()
             if shifted is not None:
-                z.add_(shifted[:, a:b], alpha=learnt)
+                z.add_(shifted[:, a:b], alpha=shift_factor)
             if later:
                 h = z.relu_()
                 scores, deltas, inputs = backward(later, h, target, share)
@@ -198,7 +198,7 @@ class Dense:
                 D[:, a:b] = error(z, target, share)
             if affine.prox:
                 D[:, :a] *= keep
-            learnt = keep * learnt - steps.lr
+            shift_factor = keep * shift_factor - steps.lr
             logits.append(scores)
             a = b
         for xi, errors, change in zip(x, D.mT, made[0].weight, strict=True):
@@ -207,14 +207,14 @@ class Dense:
         if made[0].bias is not None:
             torch.sum(D, 1, out=made[0].bias).mul_(rate)
         for part, pull in zip(made[0].parts, shift[0].parts if shift else [], strict=bool(shift)):
-            part.add_(pull, alpha=learnt)
+            part.add_(pull, alpha=shift_factor)
         for change, mine, theirs in zip(_parts(made[1:]), weights, origins, strict=True):
             torch.sub(mine, theirs, out=change)
         return logits
 
 
 def error(logits: Tensor, target: Tensor, share: float) -> Tensor:
-    """The gradient of the mean cross-entropy by the logits."""
+    """The gradient of the mean cross-entropy with respect to the logits."""
     return logits.softmax(-1).sub_(target).mul_(share)
 
 
@@ -234,8 +234,8 @@ def _parts(layers: list[Layer]) -> list[Tensor]:
     return [part for layer in layers for part in layer.parts]
 
 
-def _alike(one: Share, other: Share) -> bool:
-    """Whether two clients differ in nothing but their data and shift."""
+def _compatible(one: Share, other: Share) -> bool:
+    """Whether two clients differ only in their data and shift."""
     a, b = one.affine, other.affine
     return (
         one.sizes == other.sizes
@@ -245,7 +245,7 @@ def _alike(one: Share, other: Share) -> bool:
 
 
 def _shifts(shares: list[Share]) -> Tensor | None:
-    """(g, d) what each client's direction is shifted by; one vector for all is not copied."""
+    """(g, d) shift of each client; a vector shared by all is not copied."""
     found = [share.affine.shift for share in shares if share.affine.shift is not None]
     if not found:
         return None
@@ -255,7 +255,7 @@ def _shifts(shares: list[Share]) -> Tensor | None:
 
 @dataclass
 class _Steps:
-    """The local steps of g clients: (one-hot labels, 1 / batch size) of each, and what a step moves."""
+    """The local steps of g clients: iterates over (one-hot labels, 1 / batch size)."""
 
     targets: Tensor  # (g, n, classes)
     sizes: list[int]
@@ -273,7 +273,7 @@ class _Steps:
         return zip(targets, (1.0 / size for size in self.sizes), strict=True)
 
     def pull(self, weights: list[Tensor], origins: list[Tensor], shifts: list[Tensor]) -> None:
-        """The part of the direction that needs no gradient."""
+        """Apply the terms of the direction that need no gradient."""
         if self.affine.prox:
             for w, w0 in zip(weights, origins, strict=True):
                 w.lerp_(w0.expand_as(w), self.lr * self.affine.prox)  # w - lr prox (w - w0)

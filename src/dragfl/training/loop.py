@@ -2,7 +2,7 @@
 
     direction = scale * g(w) + anchor * g(w0) + prox * (w - w0) + shift,    w <- w - lr * direction
 
-with g the gradient of this minibatch and the rest from the correction (1, 0, 0, none for plain SGD).
+with g the gradient of this minibatch and the other terms from the correction (1, 0, 0, none for plain SGD).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dragfl.data.dataset import Dataset
 from dragfl.types import Affine
 from dragfl.vector import FlatModel
 
-PIECE = 125  # samples a CPU evaluates at once: more of what a convolution makes of them does not stay in its cache
+PIECE = 125  # samples evaluated at once on a CPU: the activations of more do not fit in its cache
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one client trains on: rows of (x, y), a batch for every step."""
+    """The training data of one client in a round: rows of (x, y), and a batch for every step."""
 
     x: Tensor
     y: Tensor
@@ -39,20 +39,20 @@ class Share:
 
 @dataclass
 class Loop:
-    """Trains one client at a time in its model's own memory."""
+    """Trains one client at a time, in the memory of its model."""
 
     group: ClassVar[int] = 1
 
     model: FlatModel
     dataset: Dataset
-    buffers: Tensor | None = None  # what every client's buffers start from, for a model that has some
+    buffers: Tensor | None = None  # initial buffers of every client, for a model with buffers
     double_softmax: bool = False  # feed soft-max outputs to the cross-entropy, as the authors' CIFAR script does
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Stored rows as model inputs, in the layout the model's kernels have."""
+        """Convert stored rows to model inputs, in the memory format of the model."""
         inputs = self.dataset.inputs(x)
-        wanted = self.model.channels_last and inputs.ndim == 4
-        return inputs.contiguous(memory_format=torch.channels_last) if wanted else inputs
+        channels_last = self.model.channels_last and inputs.ndim == 4
+        return inputs.contiguous(memory_format=torch.channels_last) if channels_last else inputs
 
     def loss(self, x: Tensor, y: Tensor, reduction: str = "mean") -> tuple[Tensor, Tensor]:
         """(loss, logits) of stored inputs."""
@@ -73,9 +73,9 @@ class Loop:
         out: Tensor,
         accumulate: bool = False,
     ) -> float:
-        """Train from w0 on rows of (x, y) and write w - w0 to `out`; the mean training loss is returned.
+        """Train from w0 on rows of (x, y), write w - w0 to `out` and return the mean training loss.
 
-        `accumulate` never clears the gradient between steps, as the authors' root training does.
+        `accumulate` never clears the gradient between steps, as in the authors' root training.
         """
         model = self.model
         model.module.train()
@@ -85,7 +85,7 @@ class Loop:
         rows = torch.from_numpy(np.concatenate(batches)).to(x.device)
         xs, ys = x.index_select(0, rows), y.index_select(0, rows)  # one gather for all steps
         total = torch.zeros((), device=x.device)
-        kept: list[Tensor] = []
+        accumulated: list[Tensor] = []
         sizes = [len(batch) for batch in batches]
         for xb, yb in zip(torch.split(xs, sizes), torch.split(ys, sizes), strict=True):
             loss, _ = self.loss(xb, yb)
@@ -95,7 +95,8 @@ class Loop:
             with torch.no_grad():
                 total += loss.detach()
                 if accumulate:
-                    kept = grads = [k + g for k, g in zip(kept, grads, strict=True)] if kept else grads
+                    grads = [a + g for a, g in zip(accumulated, grads, strict=True)] if accumulated else grads
+                    accumulated = grads
                 for i, (p, g) in enumerate(zip(model.parameters, grads, strict=True)):
                     if affine.scale != 1.0 and not affine.anchor:
                         g = g * affine.scale
@@ -108,11 +109,11 @@ class Loop:
         return float(total) / len(batches)
 
     def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]:
-        """Train every client from w0 and write its update to its row of `out`; their mean training losses."""
+        """Train every client from w0, write each update to its row of `out`, and return the mean training losses."""
         return [self.train(w0, s.x, s.y, s.batches, lr, s.affine, row) for s, row in zip(shares, out, strict=True)]
 
     def _anchored(self, grads: list[Tensor], w0: Tensor, x: Tensor, y: Tensor, affine: Affine) -> list[Tensor]:
-        """scale g(w) + anchor g(w0) on one minibatch: the second gradient is taken at w0 and the model put back."""
+        """scale g(w) + anchor g(w0) on one minibatch; the model is restored after the gradient at w0."""
         w, b = self.model.w.clone(), self.model.b.clone()
         counts = [counter.clone() for counter, _ in self.model.counters]
         self.model.w.copy_(w0)
@@ -125,7 +126,7 @@ class Loop:
         return [(affine.scale * g).add_(s, alpha=affine.anchor) for g, s in zip(grads, start, strict=True)]
 
     def gradient(self, w: Tensor, x: Tensor, y: Tensor, rows: NDArray[np.int64], block: int) -> Tensor:
-        """The mean gradient of all these rows at w, in blocks of a size fixed by the spec."""
+        """The mean gradient of the rows at w, in blocks of a size fixed by the spec."""
         model = self.model
         model.module.train()
         model.load(w, self.buffers)
@@ -134,12 +135,12 @@ class Loop:
             index = torch.from_numpy(rows[first : first + block]).to(x.device)
             loss, _ = self.loss(x.index_select(0, index), y.index_select(0, index), reduction="sum")
             grads = torch.autograd.grad(loss, model.parameters)
-            for piece, g in zip(model.views(total), grads, strict=True):  # a kernel lies in the vector as its view says
+            for piece, g in zip(model.views(total), grads, strict=True):  # views follow the layout of each kernel
                 piece += g
         return total / len(rows)
 
     def predict(self, w: Tensor, x: Tensor, block: int) -> Tensor:
-        """(n, classes) scores of stored inputs, at most a block of them at once."""
+        """(n, classes) scores of stored inputs, computed at most a block at a time."""
         size = min(block, PIECE) if x.device.type == "cpu" else block
         self.model.module.eval()
         self.model.load(w, self.buffers)
@@ -147,6 +148,6 @@ class Loop:
             return torch.cat([self.model.module(self.inputs(piece)) for piece in torch.split(x, size)])
 
     def score(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[int, float]:
-        """(right answers, summed loss) of stored inputs."""
+        """(correct predictions, summed loss) of stored inputs."""
         logits = self.predict(w, x, len(x))
         return int((logits.argmax(1) == y).sum()), float(self._loss_of(logits, y, "sum"))

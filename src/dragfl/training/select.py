@@ -9,17 +9,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dragfl.errors import SpecError
-from dragfl.training.grouped_mlp import Dense, is_dense
+from dragfl.training.grouped_mlp import DenseTrainer, is_dense
 from dragfl.training.loop import Loop, Share
 from dragfl.types import Affine
 
 Trainer = Literal["auto", "reference", "dense", "channels_last"]
 
 
-class Trains(Protocol):
+class LocalTrainer(Protocol):
+    """Trains clients from the same model; see `Loop` for the arguments."""
+
     @property
     def group(self) -> int:
-        """Clients that are trained together, if they stand together in a block."""
+        """The maximum number of clients in one `train_group` call."""
         ...
 
     def train(
@@ -49,6 +51,6 @@ def select_trainer(requested: Trainer, module: nn.Module) -> Trainer:
     return requested
 
 
-def make_trainer(trainer: Trainer, loop: Loop) -> Trains:
+def make_trainer(trainer: Trainer, loop: Loop) -> LocalTrainer:
     """Build the trainer around the reference loop."""
-    return Dense(loop) if trainer == "dense" else loop
+    return DenseTrainer(loop) if trainer == "dense" else loop
