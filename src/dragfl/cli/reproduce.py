@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragfl.cli.options import add_jobs_option, cores
+from dragfl.cli.options import cores
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,7 +42,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     runs, out = f"{RUNS}, with --quick {QUICK_RUNS}", f"{OUT}, with --quick {QUICK_OUT}"
     command.add_argument("--runs", type=Path, metavar="DIR", help=f"folder of the run directories (default: {runs})")
     command.add_argument("--out", type=Path, help=f"folder for plots, summaries and verdicts (default: {out})")
-    add_jobs_option(command)
+    command.add_argument("--jobs", type=int, metavar="N", help="runs in parallel (default: one a core)")
     command.add_argument("--quiet", action="store_true", help="print only verdicts and errors")
     command.set_defaults(run=run)
 

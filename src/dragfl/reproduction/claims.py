@@ -1,7 +1,7 @@
 """Claims as data, read from `claims.toml`: a statement, and the comparisons of runs that decide it.
 
 [[claim]]
-id, text                       the claim in words
+id, text                       the number and the statement
 lower_target                   adds a second row with this target, which shorter runs can decide
 seeds                          number of seeds needed for a verdict
 if_pass, if_fail               a remark for the verdict table
