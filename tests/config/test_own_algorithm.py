@@ -143,7 +143,7 @@ def test_a_function_of_the_settings(folder: Path) -> None:
     other = dragfl.load("x.toml", "algorithm.name=own_algorithm_x:gentle", "algorithm.beta=0.3", "algorithm.mu=1.5")
     assert (other.algorithm.server.beta, other.algorithm.correction.mu) == (0.3, 1.5)  # type: ignore[attr-defined]
     plain = dragfl.load("x.toml", "algorithm.name=own_algorithm_x:gentle")
-    assert plain.algorithm.server.beta == 0.9, "naming it anew forgets the file's settings"  # type: ignore[attr-defined]
+    assert plain.algorithm.server.beta == 0.9, "naming it again drops the settings of the file"  # type: ignore[attr-defined]
 
 
 def test_the_resolved_spec_spells_it_out(folder: Path) -> None:

@@ -110,7 +110,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     # what no table can check alone
     ({"algorithm": {"name": "br_drag"}}, "'br_drag' needs trusted root data and there is no [root] table"),
     ({"algorithm": {"name": "fltrust"}}, "'fltrust' needs trusted root data"),
-    ({"algorithm": {"correction": "scaffold", "aggregate": "rlr"}}, "scaffold sends dc with each update, and rlr cannot"),
+    ({"algorithm": {"correction": "scaffold", "aggregate": "rlr"}}, "scaffold sends dc with each update, and rlr"),
 ]  # fmt: skip
 
 

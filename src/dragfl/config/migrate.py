@@ -55,15 +55,25 @@ class Rename:
     value: bool = False
 
     @property
-    def old_text(self) -> str:
-        return dotted(self.path)
-
-    @property
     def new_text(self) -> str:
         return f'{dotted(self.path)} = "{self.new}"' if self.value else dotted((*self.path[:-1], self.new))
 
     def __str__(self) -> str:
-        return f"{self.old_text} -> {self.new_text}"
+        return f"{dotted(self.path)} -> {self.new_text}"
+
+
+@dataclass(frozen=True)
+class Addition:
+    """A key that a resolved spec of 0.1 lacks, with the value that repeats what 0.1 did."""
+
+    path: KeyPath
+    new: Any
+
+    def __str__(self) -> str:
+        return f"{dotted(self.path)} = {str(self.new).lower()} added"
+
+
+Change = Rename | Addition
 
 
 def dotted(path: KeyPath) -> str:
@@ -134,7 +144,7 @@ def refuse_old_keys(tables: Mapping[str, Any]) -> None:
     """Raise where a key or a name is one of version 0.1; the error has the new one."""
     for rename in find_old_keys(tables):
         raise SpecError(
-            f"{rename.old_text}: has a new name since version 0.1; write {rename.new_text} "
+            f"{dotted(rename.path)}: has a new name since version 0.1; write {rename.new_text} "
             "(dragfl migrate FILE rewrites a file)"
         )
 
@@ -160,20 +170,6 @@ def rename_override(text: str) -> str:
     for rename in find_old_keys(table):
         return f"{key}={rename.new}" if rename.value else f"{rename.new_text}{equals}{value}"
     return text
-
-
-@dataclass(frozen=True)
-class Addition:
-    """A key that a resolved spec of 0.1 lacks, with the value that repeats what 0.1 did."""
-
-    path: KeyPath
-    new: Any
-
-    def __str__(self) -> str:
-        return f"{dotted(self.path)} = {str(self.new).lower()} added"
-
-
-Change = Rename | Addition
 
 
 def find_changes(tables: Mapping[str, Any]) -> list[Change]:
