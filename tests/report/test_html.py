@@ -137,7 +137,11 @@ def test_without_matplotlib_the_error_names_the_extra(
     assert report.summarize_runs(run)
 
 
-def test_the_best_accuracy_is_that_of_the_best_run(tmp_path: Path, make_run: MakeRun) -> None:
+def test_the_best_accuracy_is_that_of_the_best_run(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragfl.report.figures.draw_figures", lambda *_: [])
+    monkeypatch.setattr("dragfl.report.figures.draw_illustrations", lambda *_: [])
     worse = make_run("worse", algorithm="fedavg", rounds=4, curve=[0.2, 0.3])
     better = make_run("better", algorithm="drag", rounds=4, curve=[0.5, 0.9])
     page = dragfl.report.write_report([worse, better], tmp_path / "page").read_text()
