@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from dragfl.cli.list_parts import rows
+from dragfl.cli.parts_table import list_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end table -->)", re.DOTALL)
@@ -24,7 +24,7 @@ def table(kind: str) -> str:
 
         return render_markdown(ROOT / "docs" / "speed" / "bench.json")
     lines = ["| name | what | settings (default) |", "|---|---|---|"]
-    for name, what, settings in rows(kind):
+    for name, what, settings in list_rows(kind):
         cells = (f"`{name}`", what.replace("|", "\\|"), settings or "—")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

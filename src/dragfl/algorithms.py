@@ -7,7 +7,7 @@ parts are listed here. A preset takes the settings of its parts under flat names
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import Any
 
@@ -56,8 +56,9 @@ class Preset:
 
 def _presets_of(part: str) -> dict[str, Preset]:
     """One preset for every part with a `paper`, under the name of the part."""
-    kinds = {name: kind for name, kind in PARTS[part].items() if hasattr(kind, "paper")}
-    return {name: replace(Preset(kind.paper), **{part: name}) for name, kind in kinds.items()}  # type: ignore[arg-type]
+    papers = {name: kind.paper for name, kind in PARTS[part].items() if hasattr(kind, "paper")}
+    names: Any = {name: {part: name} for name in papers}
+    return {name: Preset(paper, **names[name]) for name, paper in papers.items()}
 
 
 PRESETS = {

@@ -10,12 +10,17 @@ import torch
 
 from dragfl import functional
 from dragfl.aggregates import Drag
-from dragfl.aggregates._divergence import degree
 from dragfl.aggregates.drag import DragState
 from dragfl.errors import SpecError
 from tests.aggregates.drive import play
 
 X = torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64)
+
+
+def degree(cosine: torch.Tensor, c: float, kind: Any) -> torch.Tensor:
+    """lambda of unit vectors in the plane at these cosines to r = (1, 0)."""
+    rows = torch.stack([cosine, (1.0 - cosine.square()).sqrt()], 1)
+    return functional.divergence(rows, torch.tensor([1.0, 0.0], dtype=torch.float64), c, kind)
 
 
 @pytest.mark.parametrize(
@@ -65,4 +70,4 @@ def test_a_zero_update_does_not_diverge_in_any_form(kind: Any) -> None:
 
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(SpecError, match=r"divergence: kind='angel' is unknown; did you mean 'angle'\?"):
-        degree(X, 0.25, "angel")  # type: ignore[arg-type]
+        degree(X, 0.25, "angel")

@@ -5,66 +5,103 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from dragfl import data
 from dragfl.algorithms import PARTS, PRESETS
-from dragfl.cli import costs, listing, main
-from dragfl.types import Algorithm
+from dragfl.cli import main, parts_table
+from dragfl.cli.costs import Cost, cost_of
+from dragfl.cli.list_parts import KINDS
+from dragfl.data import DATASETS
+from dragfl.types import Algorithm, FederationInfo, LocalResult, RoundContext, RoundInputs, Updates
 from tests.conftest import python
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_costs_are_those_of_the_parts() -> None:
-    now = costs.written(costs.found())
-    assert costs.FILE.read_text() == now, "run: python -m dragfl.cli.list_parts --costs, into src/dragfl/cli/costs.json"
-    assert costs.known() == costs.found()
+def probe(algorithm: Algorithm) -> Cost:
+    """The cost of an algorithm, measured in two rounds of 20 clients with a model of three numbers."""
+    n, info = 20, FederationInfo(dim=3, clients=20, per_round=20, segments=(0, 3))
+    correction, rule, server = algorithm.correction, algorithm.aggregate, algorithm.server
+    w, delta = torch.zeros(3), torch.ones(n, 3) + torch.eye(n, 3)
+    states = [correction.init(info), rule.init(info), server.init(info)]
+    shapes = {"vector": w, "scalar": torch.zeros(())}
+    mine: Mapping[str, torch.Tensor] = {name: shapes[kind] for name, kind in correction.fields.items()}
+    needs: set[str] = set()
+    down, up, passes = 0, 0, 1
+    for t in range(2):
+        context = RoundContext(t, lr=0.1, seed=0)
+        asked = correction.needs(states[0])
+        gradient = delta[0] if asked - {"root"} else None
+        inputs = RoundInputs(gradient=gradient, root=delta[0] if "root" in asked else None)
+        sent = correction.broadcast(states[0], context, inputs)
+        result = LocalResult(delta[0], 2, 0.1, 5, lambda: delta[1])
+        extra, mine = correction.client_finish(result, mine, sent, context)
+        down = 1 + sum(value.shape == w.shape for value in sent.values())
+        up = 1 + sum(value.shape == w.shape for value in extra.values()) + (gradient is not None)
+        passes = 2 if t == 0 and "mean" in rule.needs(states[1]) else passes
+        needs |= rule.needs(states[1]) | asked
+        plan = rule.begin(states[1], context, RoundInputs(root=delta[0], mean=delta.mean(0)), info)
+        every = {name: value.expand(n, *value.shape) for name, value in extra.items()}
+        partial = rule.fold(plan, Updates(delta, torch.ones(n).double(), torch.arange(n), every))
+        step, states[1], _ = rule.finish(states[1], plan, partial)
+        aggregated = {**partial.extra, "delta": delta.sum(0).double(), "count": torch.tensor(float(n))}
+        aggregated |= {} if gradient is None else {"gradient": gradient}
+        step, states[0] = correction.server_finish(states[0], aggregated, step, info, context)
+        w, states[2] = server.update(states[2], step, w, context)
+    kept = [field.name for state in states for field in dataclasses.fields(state)]
+    return Cost(down, up, list(correction.fields), kept, "all" not in needs, passes, "root" in needs)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_cost_read_without_torch_is_the_measured_one(name: str) -> None:
+    algorithm = PRESETS[name].build()
+    assert cost_of(algorithm) == probe(algorithm)
 
 
 def test_the_page_is_up_to_date() -> None:
     page = (ROOT / "docs" / "algorithm-table.md").read_text()
-    assert page == listing.markdown(), "run: python -m dragfl.cli.list_parts --markdown > docs/algorithm-table.md"
+    assert page == parts_table.markdown(), "run: python -m dragfl.cli.parts_table > docs/algorithm-table.md"
 
 
-def test_what_is_found() -> None:
-    """The figures that everybody knows."""
-    found = costs.known()
-    assert (found["scaffold"].down, found["scaffold"].up) == (2, 2)
-    assert (found["mime"].down, found["mime"].up) == (3, 2)
-    assert (found["fedcm"].down, found["fedcm"].up) == (2, 1)
-    assert found["adabest"].client == ["h", "seen"]
-    assert found["fedadam"].server == ["m", "v"]
-    assert [name for name, cost in found.items() if cost.root] == ["br_drag", "fltrust"]
-    assert found["drag"].passes == 2
+def test_known_costs() -> None:
+    cost = {name: cost_of(preset.build()) for name, preset in PRESETS.items()}
+    assert (cost["scaffold"].down, cost["scaffold"].up) == (2, 2)
+    assert (cost["mime"].down, cost["mime"].up) == (3, 2)
+    assert (cost["fedcm"].down, cost["fedcm"].up) == (2, 1)
+    assert cost["adabest"].client == ["h", "seen"]
+    assert cost["fedadam"].server == ["m", "v"]
+    assert [name for name in cost if cost[name].root] == ["br_drag", "fltrust"]
+    assert cost["drag"].passes == 2
+
+
+def test_a_part_that_computes_with_its_state_is_read_with_a_real_one() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Doubled(PARTS["correction"]["scaffold"]):  # type: ignore[misc]
+        def broadcast(self, state: Any, context: RoundContext, inputs: RoundInputs) -> Any:
+            return {"c": 2.0 * state.c, "scale": state.c.sum()}
+
+    algorithm = dataclasses.replace(PRESETS["fedavg"].build(), correction=Doubled())
+    assert (cost_of(algorithm).down, cost_of(algorithm).server) == (2, ["c"])
 
 
 def test_a_rule_that_holds_all_updates_does_not_stream() -> None:
-    @dataclasses.dataclass(frozen=True)
-    class All(PARTS["aggregate"]["mean"]):  # type: ignore[misc]
-        def needs(self, state: object) -> frozenset[str]:
-            return frozenset({"all"})
-
-    none, mean, sgd = PARTS["correction"]["none"](), PARTS["aggregate"]["mean"](), PARTS["server"]["sgd"]()
-    assert not costs.probe(Algorithm(none, All(), sgd)).streams
-    assert costs.probe(Algorithm(none, mean, sgd)).streams
-
-
-def test_a_preset_without_a_known_cost_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "known", dict)
-    assert {sheet.name: sheet.cost for sheet in listing.sheets()} == costs.known()
+    assert not cost_of(PRESETS["krum"].build()).streams
+    assert cost_of(PRESETS["fedavg"].build()).streams
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_setting_has_its_symbol(part: str) -> None:
     for name, kind in PARTS[part].items():
-        assert listing.symbols(kind).keys() == {f.name for f in dataclasses.fields(kind)}, name
+        assert parts_table.symbols(kind).keys() == {f.name for f in dataclasses.fields(kind)}, name
 
 
 def test_settings_of_a_preset() -> None:
-    sheet = next(sheet for sheet in listing.sheets() if sheet.name == "mimelite")
+    sheet = next(sheet for sheet in parts_table.describe_algorithms() if sheet.name == "mimelite")
     shown = {s.name: (s.default, s.symbol) for s in sheet.settings}
     assert shown["momentum"] == (0.9, "beta in [0, 1)")
     assert shown["lite"][0] is True, "the preset's own default"
@@ -72,16 +109,16 @@ def test_settings_of_a_preset() -> None:
     assert shown["server_lr"][0] == 1.0
 
 
-@pytest.mark.parametrize("kind", listing.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_rows(kind: str) -> None:
-    rows = listing.rows(kind)
+    rows = parts_table.list_rows(kind)
     assert rows
     assert all(len(row) == 3 and row[0] and row[1] for row in rows), "everything is described"
     if kind == "algorithms":
         assert [row[0] for row in rows] == list(PRESETS)
         assert {row[0]: row[2] for row in rows}["fedprox"] == "mu (0.2), weighting (uniform), server_lr (1.0)"
     if kind == "datasets":
-        assert {row[0]: row[1] for row in rows} == data.DATASETS
+        assert {row[0]: row[1] for row in rows} == DATASETS
 
 
 def test_a_line_for_each_algorithm_at_100_columns(
@@ -103,8 +140,8 @@ def test_everything(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", "160")
     assert main(["list"]) == 0
     shown = capsys.readouterr().out
-    assert all(kind in shown for kind in listing.KINDS)
-    assert all(about.split(";")[0] in shown for about in data.DATASETS.values())
+    assert all(kind in shown for kind in KINDS)
+    assert all(about.split(";")[0] in shown for about in DATASETS.values())
 
 
 def test_without_torch(tmp_path: Path) -> None:
@@ -113,8 +150,8 @@ def test_without_torch(tmp_path: Path) -> None:
     assert python(code, tmp_path).splitlines()[-1] == "False"
 
 
-def test_the_generators(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "dragfl.cli.list_parts"]
-    page = subprocess.run([*command, "--markdown"], capture_output=True, text=True, cwd=tmp_path, check=True)
-    assert page.stdout == listing.markdown()
-    assert subprocess.run(command, capture_output=True, cwd=tmp_path).returncode == 2
+def test_the_module_prints_the_page(tmp_path: Path) -> None:
+    page = subprocess.run(
+        [sys.executable, "-m", "dragfl.cli.parts_table"], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert page.stdout == parts_table.markdown()

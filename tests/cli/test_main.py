@@ -11,7 +11,8 @@ import pytest
 
 import dragfl
 from dragfl.cli import main
-from dragfl.cli.list_parts import KINDS, list_rows
+from dragfl.cli.list_parts import KINDS
+from dragfl.cli.parts_table import list_rows
 from tests.conftest import TIMEOUT_S, shell
 
 Capture = pytest.CaptureFixture[str]
