@@ -17,7 +17,7 @@ Trainer = Literal["auto", "reference", "dense", "channels_last"]
 
 
 class LocalTrainer(Protocol):
-    """Trains clients from the same model; see `Loop` for the arguments."""
+    """LocalTrainer clients from the same model; see `Loop` for the arguments."""
 
     @property
     def group(self) -> int:
