@@ -39,7 +39,7 @@ def _compare(shape: tuple[int, int], count: int, repeats: int, tick: Tick) -> Co
     x, r = torch.randn(n, d, generator=draws), torch.randn(d, generator=draws)
     w = torch.rand(n, generator=draws)
     rule, setting = Drag(c=C), FederationInfo(d, n, n, (0, d))
-    plan = rule.begin(rule.init(setting), RoundContext(0, 0.1, SEED, 5), RoundInputs(mean=r), setting)
+    plan = rule.begin(rule.init(setting), RoundContext(0, 0.1, SEED), RoundInputs(mean=r), setting)
     block = Updates(x, torch.ones(n, dtype=torch.float64), torch.arange(n))
 
     def kernels() -> None:

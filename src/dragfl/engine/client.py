@@ -20,7 +20,7 @@ from dragfl.arithmetic import finite_rows
 from dragfl.rng import key, rng
 from dragfl.training.batches import Sampling, draw, steps_in
 from dragfl.training.loop import Loop, Share
-from dragfl.training.select import LocalTrainer
+from dragfl.training.select import GroupTrainer
 from dragfl.types import Correction, LocalResult, RoundContext, State, Updates
 
 BUFFERS = "buffers"  # the name of a model's buffers (BatchNorm statistics) in the broadcast and among the extras
@@ -91,7 +91,7 @@ class LocalTrainer:
     """What a client trains with: the model and its loop, the correction, the amount of work."""
 
     loop: Loop
-    trainer: LocalTrainer
+    trainer: GroupTrainer
     correction: Correction[Any]
     work: LocalWork
     block: int  # samples of a full gradient that are evaluated at a time

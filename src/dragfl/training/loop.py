@@ -39,7 +39,7 @@ class Share:
 
 @dataclass
 class Loop:
-    """LocalTrainer one client at a time, in the memory of its model."""
+    """Trains one client at a time, in the memory of its model."""
 
     group: ClassVar[int] = 1
 

@@ -16,8 +16,8 @@ from dragfl.types import Affine
 Trainer = Literal["auto", "reference", "dense", "channels_last"]
 
 
-class LocalTrainer(Protocol):
-    """LocalTrainer clients from the same model; see `Loop` for the arguments."""
+class GroupTrainer(Protocol):
+    """Trains clients from the same model; see `Loop` for the arguments."""
 
     @property
     def group(self) -> int:
@@ -51,6 +51,6 @@ def select_trainer(requested: Trainer, module: nn.Module) -> Trainer:
     return requested
 
 
-def make_trainer(trainer: Trainer, loop: Loop) -> LocalTrainer:
+def make_trainer(trainer: Trainer, loop: Loop) -> GroupTrainer:
     """Build the trainer around the reference loop."""
     return DenseTrainer(loop) if trainer == "dense" else loop
