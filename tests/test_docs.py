@@ -8,7 +8,6 @@ block out with a comment that readers do not see, on the line before it: `<!-- t
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import re
 import runpy
@@ -222,47 +221,6 @@ def test_every_preset_setting_reaches_the_tables() -> None:
     for name, preset in PRESETS.items():
         line = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
         assert all(f"{setting} (" in line for setting in preset.flat()), name
-
-
-def rooms() -> dict[str, list[Path]]:
-    """Room -> its files: a folder of the package, or a file at its top."""
-    package = ROOT / "src" / "dragfl"
-    found = {f"{folder.name}/": sorted(folder.rglob("*.py")) for folder in package.iterdir() if folder.is_dir()}
-    found = {name: files for name, files in found.items() if files}
-    return found | {file.name: [file] for file in package.glob("*.py")}
-
-
-def test_every_room_is_described() -> None:
-    described = {name.strip("`") for name, _, _ in rows(section("architecture.md", "Rooms"))}
-    assert described == set(rooms())
-
-
-def imports(file: Path) -> set[str]:
-    """The rooms a file imports, wherever in it."""
-    names: list[str] = []
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "dragfl":
-            names += [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names if alias.name.startswith("dragfl.")]
-    known = rooms()
-    heads = {name.split(".")[1] for name in names}
-    return {room for head in heads for room in (f"{head}/", f"{head}.py") if room in known}
-
-
-def test_imports_keep_to_the_table() -> None:
-    """The table of architecture.md, read literally: `everything above` is every room of the rows before."""
-    above: set[str] = {"__init__.py"}
-    for names, allowed in rows(section("architecture.md", "What may import what")):
-        mine = set(re.findall(r"`([\w.]+(?:/(?!\w)|\.py))`", names))
-        may = {f"{first}/" if rest else first for first, rest in re.findall(r"`([\w.]+)(/[\w.]*)?`", allowed)}
-        may |= above if "everything" in allowed else set()
-        for room in mine:
-            for file in rooms()[room]:
-                extra = imports(file) - may - {room} - (set(rooms()) if allowed == "everything" else set())
-                assert not extra, f"{file.relative_to(ROOT)} imports {sorted(extra)}"
-        above |= mine
-    assert above == set(rooms())
 
 
 def test_the_numbers_of_the_first_screen() -> None:

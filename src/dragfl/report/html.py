@@ -10,6 +10,7 @@ from typing import Any
 
 from dragfl.errors import SpecError
 from dragfl.report import figures
+from dragfl.report.figures.files import replace_file, require_packages
 from dragfl.report.groups import Group, seed_of, shared_value
 from dragfl.report.labels import NOT_SET, flatten, format_value
 from dragfl.report.tables import Row, format_rows, rounds_completed, summarize_groups, table_note
@@ -20,7 +21,7 @@ FIGURES = "figures"
 
 def write_page(groups: Sequence[Group], out: Path, *, title: str | None = None) -> Path:
     """Draw the figures into out/figures, then write out/report.html with them inside."""
-    figures.require_packages("matplotlib", "jinja2")
+    require_packages("matplotlib", "jinja2")
     if out.exists() and not out.is_dir():
         raise SpecError(f"report: {out} is a file; give a folder to write to")
     rows = summarize_groups(groups)
@@ -58,7 +59,7 @@ def write_template(page: Path, template: str, **values: Any) -> Path:
     )
     jinja.filters |= {"data_uri": _data_uri, "shell": shlex.quote}
     text = jinja.get_template(template).render(**values)
-    with figures.replace_file(page) as temporary:
+    with replace_file(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return page
 

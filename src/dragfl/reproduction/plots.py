@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dragfl.report.figures import require_packages
+from dragfl.report.figures.files import require_packages
 from dragfl.report.series import Series, average_curves
 from dragfl.reproduction.figure import Curve, Figure
 from dragfl.reproduction.summary import Record, Summary
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-    from dragfl.report.figures import SavedFigure
+    from dragfl.report.figures.files import SavedFigure
     from dragfl.report.figures.style import LineStyle
 
 COLUMNS = 3  # subplots in a row
@@ -30,7 +30,7 @@ END_MARKERS = {"target": ("o", 3.2), "diverged": ("x", 6.0)}
 def plot_figure(figure: Figure, summary: Summary, out: Path) -> SavedFigure | None:
     """Write the plot as PNG and PDF; None where no curve has runs."""
     require_packages("matplotlib")
-    from dragfl.report.figures import Drawing, save_figure
+    from dragfl.report.figures.files import Drawing, save_figure
     from dragfl.report.figures.style import plot_style
 
     curves = [curve for curve in figure.curves if summary.curves.get(curve.id)]

@@ -26,7 +26,7 @@ from dragfl.reproduction.summary import Record, Summaries, Summary, read_summary
 from dragfl.reproduction.verdicts import Verdict, judge_claim, rounds_to
 
 if TYPE_CHECKING:
-    from dragfl.report.figures import SavedFigure
+    from dragfl.report.figures.files import SavedFigure
 
 FIGURES, VERDICTS = "figures", "verdicts.json"
 

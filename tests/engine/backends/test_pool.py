@@ -15,6 +15,7 @@ import dragfl
 from dragfl import build
 from dragfl.algorithms import PRESETS
 from dragfl.attacks import ATTACKS
+from dragfl.engine.aggregation import Sums
 from dragfl.engine.backends import Backend
 from dragfl.engine.backends.local import LocalBackend
 from dragfl.engine.backends.pool import PoolBackend, piece_sizes
@@ -175,21 +176,20 @@ def test_a_run_resumes_with_another_number_of_workers(tmp_path: Path) -> None:
 
 
 def test_a_call_that_was_not_read_to_its_end_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dragfl.engine import round as rounds
-
     monkeypatch.setattr(build, "PIECE_WORK", 1.0)
     alone = run_digits(1)
     simulation = dragfl.simulate(digits(2))
     calls: list[int] = []
 
-    class InterruptedSums(rounds.Sums):
-        def add(self, part: Any) -> None:
-            calls.append(1)
-            if len(calls) == 5:
-                raise KeyboardInterrupt
-            super().add(part)
+    add = Sums.add
 
-    monkeypatch.setattr(rounds, "Sums", InterruptedSums)
+    def interrupted(sums: Sums, part: Any) -> None:
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        add(sums, part)
+
+    monkeypatch.setattr(Sums, "add", interrupted)
     with simulation:
         simulation.step()
         with pytest.raises(KeyboardInterrupt):

@@ -18,7 +18,7 @@ from matplotlib.ticker import PercentFormatter
 from dragfl.report.arena.detection import roc
 from dragfl.report.arena.results import WITHOUT_ATTACK, ArenaResults, Entry, Matrix
 from dragfl.report.arena.tables import attack_label, defence_label, explain_marks, format_entry, wrap_label
-from dragfl.report.figures import Drawing
+from dragfl.report.figures.files import Drawing
 from dragfl.report.figures.style import BLUE, DOTTED, GREY, INK, VERMILLION, WIDTH, new_figure
 
 COLUMN_GAP = 0.22  # before a separate column, in cells

@@ -8,7 +8,7 @@ from typing import Any
 
 from dragfl.report.arena import tables
 from dragfl.report.arena.results import WITHOUT_ATTACK, ArenaResults
-from dragfl.report.figures import require_packages, save_figure
+from dragfl.report.figures.files import require_packages, save_figure
 from dragfl.report.groups import Group
 from dragfl.report.html import FIGURES, compare_settings, environment, write_template
 from dragfl.report.labels import flatten, format_value, short_name

@@ -11,7 +11,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
-from dragfl.report.figures import Drawing
+from dragfl.report.figures.files import Drawing
 from dragfl.report.figures.style import ATTACKER, DOTTED, GREY, HONEST, INK, new_figure, set_round_axis
 from dragfl.report.groups import Group, seed_of
 from dragfl.report.series import ClientTable, client_table, values_by_role

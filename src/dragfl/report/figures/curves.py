@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from dragfl.report.figures import Drawing
+from dragfl.report.figures.files import Drawing
 from dragfl.report.figures.style import (
     LineStyle,
     label_lines,

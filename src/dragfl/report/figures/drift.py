@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from matplotlib.axes import Axes
 
-from dragfl.report.figures import Drawing
 from dragfl.report.figures.curves import line_note
+from dragfl.report.figures.files import Drawing
 from dragfl.report.figures.style import (
     LineStyle,
     label_lines,

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dragfl import functional
-from dragfl.report.figures import Drawing
+from dragfl.report.figures.files import Drawing
 from dragfl.report.figures.style import ATTACKER, BLACK, BLUE, GREEN, GREY, INK, ORANGE, new_figure
 
 HONEST_UPDATES = np.array([[1.8, 0.35], [1.35, 1.25], [1.85, -0.35], [1.15, 0.55]])
