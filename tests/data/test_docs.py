@@ -1,4 +1,4 @@
-"""docs/data.md says what is true: its Python runs, its tables name what exists, its figures are there."""
+"""docs/data.md is up to date: its Python runs, its tables list every name, its figures exist."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def test_every_dataset_and_partition_is_in_a_table() -> None:
     assert set(PARTITIONS) | set(data.DATASETS) <= rows
 
 
-def test_the_figures_are_there_and_small() -> None:
+def test_the_figures_exist_and_are_small() -> None:
     for name in re.findall(r"\]\((figures/[^)]+)\)", TEXT):
         assert (PAGE.parent / name).stat().st_size < 200_000, name

@@ -1,4 +1,4 @@
-"""Counts worked out by hand, and what must hold for every partition."""
+"""Counts computed by hand, and properties of every partition."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_sorted_shards_of_emnist_over_10_clients() -> None:
     assert sum(counts[5:]) == 10 and len(counts) == 7
 
 
-def test_label_mod_leaves_clients_empty_and_says_what_to_change() -> None:
+def test_label_mod_with_empty_clients_is_an_error_with_advice() -> None:
     """q = 1 on CIFAR with M = 20: labels 0..9 go to clients 0..9, clients 10..19 get nothing."""
     with pytest.raises(DataError, match=r"10 of 20 clients got no samples \(first: 10\).*lower q.*label_group"):
         LabelMod(q=1.0)(CIFAR, 20, gen())
@@ -94,12 +94,12 @@ def test_label_mod_with_q_one_over_m_is_even() -> None:
     assert abs(counts - 500).max() < 120
 
 
-def test_label_mod_intermediate_share_at_home() -> None:
+def test_label_mod_intermediate_q() -> None:
     counts = label_counts(LabelMod(q=0.7)(CIFAR, 10, gen()), CIFAR, 10)
     assert abs(np.diag(counts) / 5000 - 0.7).max() < 0.03  # s.d. 0.0065
 
 
-def test_label_group_with_two_clients_a_class() -> None:
+def test_label_group_with_two_clients_per_class() -> None:
     """M = 20, L = 10, q = 1: clients 2l and 2l + 1 share label l."""
     counts = label_counts(LabelGroup(q=1.0)(CIFAR, 20, gen()), CIFAR, 10)
     assert (counts.argmax(1) == np.arange(20) // 2).all() and ((counts > 0).sum(1) == 1).all()
@@ -111,7 +111,7 @@ def test_label_group_needs_a_client_for_each_class() -> None:
         LabelGroup(q=1.0)(EMNIST, 10, gen())
 
 
-def test_shards_deal_two_shards_each() -> None:
+def test_shards_assign_two_shards_per_client() -> None:
     """100 clients of CIFAR: 200 shards of 250, so at most two classes each and 500 samples."""
     split = Shards(k=2)(CIFAR, 100, gen())
     assert set(split.sizes) == {500}
@@ -119,10 +119,10 @@ def test_shards_deal_two_shards_each() -> None:
     assert len(counts) == 3 and counts[0] == 0
 
 
-def test_gamma_similarity_ends() -> None:
-    apart, alike = GammaSimilarity(0.0)(CIFAR, 20, gen()), GammaSimilarity(1.0)(CIFAR, 20, gen())
-    assert held(apart, CIFAR) == [0, 20] and set(apart.sizes) == {2500}
-    assert summarize_split(alike, CIFAR, 10).total_variation < 0.03
+def test_gamma_similarity_at_zero_half_and_one() -> None:
+    sorted_, iid = GammaSimilarity(0.0)(CIFAR, 20, gen()), GammaSimilarity(1.0)(CIFAR, 20, gen())
+    assert held(sorted_, CIFAR) == [0, 20] and set(sorted_.sizes) == {2500}
+    assert summarize_split(iid, CIFAR, 10).total_variation < 0.03
     middle = summarize_split(GammaSimilarity(0.5)(CIFAR, 20, gen()), CIFAR, 10)
     assert abs(middle.total_variation - 0.45) < 0.02  # half of the one-class distance 0.9
 
@@ -139,7 +139,7 @@ def test_dirichlet_client_keeps_equal_sizes_and_small_a_is_skewed() -> None:
     assert skewed.total_variation > 0.7 > 0.1 > even.total_variation
 
 
-def test_dirichlet_client_lognormal_quotas() -> None:
+def test_dirichlet_client_lognormal_sizes() -> None:
     sizes = DirichletClient(a=1.0, sigma=1.0)(CIFAR, 20, gen()).sizes
     assert sizes.sum() == 50_000 and sizes.max() > 3 * sizes.min()
 
@@ -149,7 +149,7 @@ def test_dirichlet_class_redraws_until_min_size() -> None:
     assert split.sizes.min() >= 10 and split.sizes.sum() == len(EMNIST)
 
 
-def test_dirichlet_class_gives_up_with_advice() -> None:
+def test_dirichlet_class_without_a_valid_draw_is_an_error_with_advice() -> None:
     with pytest.raises(DataError, match=r"a=0\.001.*raise a, lower min_size or clients\.total"):
         DirichletClass(a=0.001)(CIFAR[:2000], 100, gen())
 
@@ -167,7 +167,7 @@ def test_quantity_skew_changes_sizes_and_not_labels() -> None:
     assert set(QuantitySkew(sigma=0.0)(CIFAR, 20, gen()).sizes) == {2500}
 
 
-def test_by_group_never_cuts_a_group() -> None:
+def test_by_group_never_splits_a_group() -> None:
     groups = np.array([7, 7, 3, 9, 3, 9, 9])
     labels = np.array([0, 1, 0, 1, 0, 1, 0])
     split = ByGroup()(labels, 3, gen(), groups)
@@ -180,7 +180,7 @@ def test_by_group_never_cuts_a_group() -> None:
         ByGroup()(labels, 2, gen())
 
 
-def test_deal_reads_groups_and_leaves_the_root_rows_out() -> None:
+def test_partition_dataset_passes_groups_and_excludes_root_rows() -> None:
     x = torch.zeros(8, 1)
     y = torch.tensor([0, 1] * 4)
     dataset = Dataset("t", x, y, x, y, 2, groups=torch.tensor([0, 0, 1, 1, 2, 2, 3, 3]))
@@ -206,7 +206,7 @@ def test_resampled_needs_no_memory_for_a_million_clients() -> None:
     assert summarize_split(split, CIFAR[:5000], 10).samples == 20_000_000
 
 
-def test_resampled_with_a_class_mix() -> None:
+def test_resampled_with_dirichlet_classes() -> None:
     split = Resampled(k=30, a=0.05)(CIFAR[:1000], 500, gen())
     assert all(len(set(split.samples_of(m))) == 30 for m in range(50))
     assert summarize_split(split, CIFAR[:1000], 10).total_variation > 0.6
@@ -236,8 +236,8 @@ SOME = [
     seed=st.integers(0, 2**32),
 )
 @settings(max_examples=40, deadline=None)
-def test_no_sample_is_lost_or_doubled(partition: Any, labels: list[int], clients: int, seed: int) -> None:
-    """Either every index exactly once, nobody empty, the same again for the same address; or an error."""
+def test_every_sample_is_assigned_once(partition: Any, labels: list[int], clients: int, seed: int) -> None:
+    """Every index exactly once, no client empty, the same split for the same seed; or an error."""
     y = np.array(labels)
     try:
         split = partition(y, clients, rng(seed, "partition"))
@@ -252,7 +252,7 @@ def test_no_sample_is_lost_or_doubled(partition: Any, labels: list[int], clients
 
 @given(groups=st.lists(st.integers(-3, 5), min_size=1, max_size=60), clients=st.integers(1, 9))
 @settings(max_examples=60, deadline=None)
-def test_by_group_loses_nothing(groups: list[int], clients: int) -> None:
+def test_by_group_assigns_every_sample(groups: list[int], clients: int) -> None:
     if clients > len(set(groups)):
         return
     split = ByGroup()(np.zeros(len(groups), np.int64), clients, gen(), np.array(groups))

@@ -21,7 +21,7 @@ from dragfl.rng import rng
 LABELS = np.arange(1000) % 10
 
 
-def test_choose_is_uniform_or_biased() -> None:
+def test_sample_root_is_uniform_or_biased() -> None:
     plain = sample_root(LABELS, 300, rng(0, "root"))
     assert len(set(plain)) == 300 and (np.diff(plain) > 0).all()
     biased = LABELS[sample_root(LABELS, 100, rng(0, "root"), bias=0.6, biased_class=3)]
@@ -34,7 +34,7 @@ def test_choose_is_uniform_or_biased() -> None:
         sample_root(LABELS, 10, rng(0, "root"), bias=2)
 
 
-def test_label_noise_changes_exactly_the_share_asked_for() -> None:
+def test_label_noise_changes_the_given_fraction() -> None:
     y = torch.from_numpy(LABELS)
     noisy = add_label_noise(y, 10, 0.25, rng(0, "noise"))
     assert int((noisy != y).sum()) == 250 and int(noisy.min()) >= 0 and int(noisy.max()) <= 9
@@ -43,7 +43,7 @@ def test_label_noise_changes_exactly_the_share_asked_for() -> None:
         add_label_noise(y, 10, 1.5, rng(0, "noise"))
 
 
-def test_doubtful_by_hand() -> None:
+def test_likely_mislabeled_by_hand() -> None:
     """Labels 0 0 1 1; p(1) = .1 .8 .7 .9. Thresholds: class 0 mean of .9 and .2 = .55, class 1 mean of .7 and .9 = .8.
 
     Sample 0 reaches 0 only: fine. Sample 1 (labelled 0) reaches 1 only: likely mislabeled. Sample 2 reaches none: kept.
@@ -54,12 +54,12 @@ def test_doubtful_by_hand() -> None:
     assert likely_mislabeled(probability, torch.tensor([0, 0, 1, 1])).tolist() == [False, True, False, False]
 
 
-def test_doubtful_ignores_a_class_nobody_has() -> None:
+def test_likely_mislabeled_ignores_an_absent_class() -> None:
     probability = torch.tensor([[0.4, 0.6], [0.3, 0.7]])
     assert likely_mislabeled(probability, torch.tensor([0, 0])).tolist() == [False, False]
 
 
-def test_cleaning_the_digits() -> None:
+def test_filtering_the_digits() -> None:
     """A fifth of the labels wrong: cleaning leaves under a tenth, and loses few of the good."""
     digits = data.load("digits")
     rows = torch.from_numpy(sample_root(digits.y.numpy(), 1000, rng(0, "root")))
@@ -74,7 +74,7 @@ def test_cleaning_the_digits() -> None:
     assert float(clean.double().mean()) > 0.93
 
 
-def test_cleaning_never_removes_a_class() -> None:
+def test_filtering_never_removes_a_class() -> None:
     x = torch.cat([torch.zeros(20, 2), torch.ones(20, 2)])
     y = torch.tensor([0] * 20 + [1] * 19 + [2])
     keep = confident_samples(x, y, 3, rng(0, "clean"))
@@ -83,7 +83,7 @@ def test_cleaning_never_removes_a_class() -> None:
         confident_samples(x[:3], y[:3], 3, rng(0, "clean"))
 
 
-def test_probabilities_are_probabilities_and_global_random_numbers_are_left_alone() -> None:
+def test_probabilities_sum_to_one_and_no_global_generator_is_used() -> None:
     digits = data.load("digits")
     state = torch.get_rng_state()
     found = out_of_fold_probabilities(digits.inputs(digits.x[:200]), digits.y[:200], 10, rng(0, "clean"))
@@ -91,7 +91,7 @@ def test_probabilities_are_probabilities_and_global_random_numbers_are_left_alon
     assert torch.allclose(found.sum(1), torch.ones(200)) and bool((found >= 0).all())
 
 
-def test_principal_finds_the_main_direction() -> None:
+def test_principal_components_find_the_main_direction() -> None:
     """Points along (3, 4)/5 with a little noise: the first component is the position along it, up to its sign."""
     t = torch.linspace(-1, 1, 101)
     x = t[:, None] * torch.tensor([0.6, 0.8]) + 0.001 * torch.sin(37 * t)[:, None] * torch.tensor([-0.8, 0.6])

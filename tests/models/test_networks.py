@@ -31,11 +31,11 @@ def test_logistic_on_emnist() -> None:
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 16, 20)])
-def test_every_model_takes_its_images(name: str, shape: tuple[int, ...]) -> None:
+def test_every_model_accepts_images(name: str, shape: tuple[int, ...]) -> None:
     assert MODELS[name](shape, 10)(torch.zeros(4, *shape)).shape == (4, 10)
 
 
-def test_vectors_are_inputs_too() -> None:
+def test_vectors_are_accepted() -> None:
     assert mlp((6,), 3, hidden=4)(torch.zeros(2, 6)).shape == (2, 3)
 
 

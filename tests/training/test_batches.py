@@ -25,7 +25,7 @@ def test_epoch_visits_each_sample_once_per_pass() -> None:
     assert [len(b) for b in batches] == [4, 4, 2, 4, 4, 2]
     first, second = np.concatenate(batches[:3]), np.concatenate(batches[3:])
     assert sorted(first) == sorted(second) == list(range(10))
-    assert first.tolist() != second.tolist(), "each pass is shuffled anew"
+    assert first.tolist() != second.tolist(), "each epoch is shuffled again"
 
 
 def test_epoch_may_stop_within_a_pass() -> None:
