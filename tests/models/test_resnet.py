@@ -19,7 +19,7 @@ def count(module: nn.Module) -> int:
 
 
 def block(before: int, after: int, skip: bool) -> int:
-    """Two 3x3 convolutions without bias, two norms with scale and shift, and a 1x1 convolution where the shape changes."""
+    """Two 3x3 convolutions without bias, two norms with scale and shift, and a 1x1 convolution for a new shape."""
     return 9 * before * after + 9 * after * after + 4 * after + (before * after if skip else 0)
 
 
