@@ -102,6 +102,7 @@ def build_worker(experiment: Experiment, dataset: Dataset | None = None) -> tupl
         root,
         parts.aggregate,
         attack.for_data(dataset.classes, dataset.x) if isinstance(attack, FitsData) else attack,
+        bool(experiment.attackers.forge_extras),
         FederationInfo(model.dim, clients.total, clients.per_round or clients.total, model.segments, device),
         test_block,
     )
@@ -119,10 +120,8 @@ def build_adversary(experiment: Experiment) -> Adversary | None:
         return None
     count = spec.drawn(clients)
     fixed = rng(experiment.seed, "attackers").choice(clients.total, 0 if spec.redraw else count, replace=False)
-    forge = spec.forge_extras
-    if forge is None:
-        forge = attack.knowledge in ("colluding", "omniscient")
-    return Adversary(attack, count, spec.of_sampled, spec.redraw, frozenset(fixed.tolist()), forge)
+    fixed_ids = frozenset(fixed.tolist())
+    return Adversary(attack, count, spec.of_sampled, spec.redraw, fixed_ids, bool(spec.forge_extras))
 
 
 def select_backend(experiment: Experiment, worker: Worker) -> Backend:

@@ -143,7 +143,9 @@ def make_attack(tables: Mapping[str, Any]) -> tuple[Attack[Any] | None, Attacker
             raise SpecError(f"attack.{key}: the attack is an object that has its settings already; remove {key}")
     attack = build("attack", settings if name is None or isinstance(name, str) else name, ATTACKS, ATTACK_METHODS)
     if attackers.forge_extras is None:
-        attackers = dataclasses.replace(attackers, forge_extras=attack.knowledge != "own")
+        attackers = dataclasses.replace(attackers, forge_extras=attack.knowledge in ("colluding", "omniscient"))
+    elif attackers.forge_extras and attack.knowledge == "white_box":
+        raise SpecError("attack.forge_extras: true, but a white-box attack optimises the update alone; leave it out")
     return attack, attackers
 
 

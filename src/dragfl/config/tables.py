@@ -113,7 +113,7 @@ class Attackers:
     fraction: float | None = None  # or the fraction of clients that are malicious
     redraw: bool = False  # drawn again each round, as in the authors' code; else fixed for the run
     counted_in: Literal["all", "sampled"] | None = None  # default: "sampled" if redrawn, else "all"
-    forge_extras: bool | None = None  # forge what a correction sends with the update; default: unless knowledge is own
+    forge_extras: bool | None = None  # forge extras too; default: for colluding and omniscient attacks
 
     def __post_init__(self) -> None:
         at_least("attack.attackers", self.attackers, 0)

@@ -123,27 +123,30 @@ def craft_jointly(
             reference = defence.rule.reference(defence.state)
         view = replace(view, aggregate=Rehearsal(defence, context, info, clean, rows), reference=reference)
     crafted, next_state = attack.craft(attack_state, view, context)
-    if adversary.forge_extras and attack.knowledge != "white_box":
+    if adversary.forge_extras:
         crafted = replace(crafted, extra=_forged_extras(attack, attack_state, view, context))
     return _in_blocks(blocks, put_rows(everyone, rows, crafted)), next_state
 
 
 def _forged_extras(attack: Attack[Any], state: State, view: View, context: RoundContext) -> dict[str, Tensor]:
-    """Each extra as the attack would make it if it were the update."""
-    forged = {}
+    """Each extra of the model's length as the attack would make it if it were the update; the others unchanged."""
+    forged = dict(view.own.extra)
     for name, own in view.own.extra.items():
+        if own.shape != view.own.delta.shape:
+            continue
         honest = None if view.honest is None else _as_update(view.honest, name)
         seen = replace(view, own=_as_update(view.own, name), honest=honest)
-        forged[name] = attack.craft(state, seen, context)[0].delta.reshape(own.shape).to(own.dtype)
+        forged[name] = attack.craft(state, seen, context)[0].delta.to(own.dtype)
     return forged
 
 
 def _as_update(updates: Updates, extra: str) -> Updates:
-    value = updates.extra[extra]
-    return replace(updates, delta=value.reshape(len(value), -1), extra={})
+    return replace(updates, delta=updates.extra[extra], extra={})
 
 
-def craft_alone(attack: Attack[Any] | None, task: TrainTask, updates: Updates, info: FederationInfo) -> Updates:
+def craft_alone(
+    attack: Attack[Any] | None, task: TrainTask, updates: Updates, info: FederationInfo, forge_extras: bool
+) -> Updates:
     """The block as sent, where attackers know only their own update. Each crafts without seeing the others."""
     rows = [i for i, m in enumerate(task.clients) if m in task.attackers]
     if attack is None or not rows:
@@ -151,7 +154,9 @@ def craft_alone(attack: Attack[Any] | None, task: TrainTask, updates: Updates, i
     crafted = []
     for i in rows:
         view = View(updates.select(torch.tensor([i])), info=info, w=task.w.clone())
-        crafted.append(attack.craft(task.attack_state, view, task.context)[0])
+        sent = attack.craft(task.attack_state, view, task.context)[0]
+        forged = _forged_extras(attack, task.attack_state, view, task.context) if forge_extras else sent.extra
+        crafted.append(replace(sent, extra=forged))
     return put_rows(updates, torch.tensor(rows), Updates.concat(crafted))
 
 

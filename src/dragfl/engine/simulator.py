@@ -66,6 +66,7 @@ class Worker:
     root: RootData | None
     aggregate: Aggregate[Any, Any]
     attack: Attack[Any] | None
+    forge_extras: bool  # attackers forge their extras too
     info: FederationInfo
     test_block: int  # test samples evaluated at a time
 
@@ -82,7 +83,7 @@ class Worker:
             members = [Client(task.clients[i], task.states[i], self._data(task, i)) for i in range(first, end)]
             results += train_group(self.local, task.w, task.broadcast, members, task.context, delta[first:end])
         block = block_of(results, delta)
-        return replace(block, updates=craft_alone(self.attack, task, block.updates, self.info))
+        return replace(block, updates=craft_alone(self.attack, task, block.updates, self.info, self.forge_extras))
 
     def fold(self, task: TrainTask, plan: Plan) -> BlockResult:
         """Train a block and fold it; only its sums remain."""
