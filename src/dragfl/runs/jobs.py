@@ -61,7 +61,7 @@ def run_in_processes(
                 if not (stopping and isinstance(error, Interrupted)):
                     failure = failure or error
     finally:
-        group.abandon()
+        group.close(at_once=True)
     if failure is not None:
         raise failure
     if stopping:

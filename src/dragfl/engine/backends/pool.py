@@ -131,7 +131,7 @@ class PoolBackend:
 
     def _abandon(self) -> None:
         if self.group is not None:
-            self.group.abandon()
+            self.group.close(at_once=True)
         self.close()
 
     def _start(self) -> WorkerGroup[WorkerProcess] | None:
@@ -153,7 +153,7 @@ class PoolBackend:
                 self._unusable = True
                 return None
             except BaseException:
-                group.abandon()
+                group.close(at_once=True)
                 raise
             self.group = group
         return self.group
@@ -192,15 +192,15 @@ class PoolBackend:
     def _learn_specs(self, block: Block) -> None:
         """The slots of the next call have places for what came with the results of this block."""
         for result in block.results:
-            self._extras |= {name: TensorSpec(str(v.dtype), v.shape[1:]) for name, v in result.extra.items()}
+            self._extras |= {name: TensorSpec.of(torch.from_numpy(v)[0]) for name, v in result.extra.items()}
         rest = block.folded.extra if block.folded else {}
         large = {name: v for name, v in rest.items() if v.size >= LARGE and not name.startswith("per_client/")}
-        self._sums |= {name: TensorSpec(str(v.dtype), v.shape) for name, v in large.items()}
+        self._sums |= {name: TensorSpec.of(torch.from_numpy(v)) for name, v in large.items()}
 
     def _place_slots(self, group: WorkerGroup[WorkerProcess], task: TrainTask, plan: Plan) -> list[Slot]:
         """Begin a call: write what all pieces share, and make the slots."""
         layout = MemoryLayout()
-        k, row = len(task.clients), TensorSpec("float32", (self._info.dim,))
+        k, row = len(task.clients), TensorSpec(torch.float32, (self._info.dim,))
         state = {name: TensorSpec.of(value) for name, value in task.states[0].items()} if task.states else {}
         rows = {"delta": row, **add_prefix(self._extras, "extra")}
         rows |= {**add_prefix(state, "state"), **add_prefix(state, "next_state")}

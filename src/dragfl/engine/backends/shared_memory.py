@@ -27,20 +27,19 @@ ALIGN = 64  # as torch aligns its own memory: some kernels round differently on 
 class TensorSpec(NamedTuple):
     """Type and shape of a tensor."""
 
-    dtype: str
+    dtype: torch.dtype
     shape: tuple[int, ...]
 
     @staticmethod
     def of(value: Tensor) -> TensorSpec:
-        return TensorSpec(str(value.dtype).removeprefix("torch."), tuple(value.shape))
+        return TensorSpec(value.dtype, tuple(value.shape))
 
 
 class TensorPlace(NamedTuple):
     """A tensor in shared memory."""
 
     offset: int
-    dtype: str
-    shape: tuple[int, ...]
+    spec: TensorSpec
 
 
 @dataclass
@@ -51,9 +50,9 @@ class MemoryLayout:
 
     def place(self, spec: TensorSpec, rows: tuple[int, ...] = ()) -> TensorPlace:
         """The place of a tensor; with `rows` it has these leading dimensions."""
-        shape = (*rows, *spec.shape)
-        place = TensorPlace(self.size, spec.dtype, shape)
-        used = math.prod(shape) * dtype_named(spec.dtype).itemsize
+        spec = TensorSpec(spec.dtype, (*rows, *spec.shape))
+        place = TensorPlace(self.size, spec)
+        used = math.prod(spec.shape) * spec.dtype.itemsize
         self.size += -(-used // ALIGN) * ALIGN
         return place
 
@@ -89,20 +88,14 @@ class SharedMemory:
             self._map = mmap.mmap(self.descriptor, size)
 
     def tensor(self, place: TensorPlace) -> Tensor:
-        dtype, count = dtype_named(place.dtype), math.prod(place.shape)
+        (dtype, shape), count = place.spec, math.prod(place.spec.shape)
         if not count:
-            return torch.empty(place.shape, dtype=dtype)
+            return torch.empty(shape, dtype=dtype)
         assert self._map is not None
-        return torch.frombuffer(self._map, dtype=dtype, count=count, offset=place.offset).view(place.shape)
+        return torch.frombuffer(self._map, dtype=dtype, count=count, offset=place.offset).view(shape)
 
     def tensors(self, places: Mapping[str, TensorPlace]) -> dict[str, Tensor]:
         return {name: self.tensor(place) for name, place in places.items()}
-
-
-def dtype_named(name: str) -> torch.dtype:
-    found = getattr(torch, name)
-    assert isinstance(found, torch.dtype)
-    return found
 
 
 def copy_into(target: Tensor | None, value: Tensor) -> bool:

@@ -136,7 +136,10 @@ class WorkerGroup(Generic[H]):
                 worker.tasks.popleft()
                 raise rebuild_error(*content)
             else:
-                raise self._setup_error(rebuild_error(*content))
+                error = rebuild_error(*content)
+                if isinstance(error, SpecError | DataError):
+                    error = SpecError(f"a {self._launcher.name} cannot set up the experiment: {error}")
+                raise error
 
     def run_in_order(self, tasks: Iterator[Task]) -> Iterator[Any]:
         """The results in task order. Tasks are drawn as far ahead as the workers can be kept busy with."""
@@ -189,22 +192,14 @@ class WorkerGroup(Generic[H]):
         level = logging.DEBUG if worker.reused and not worker.ready else logging.WARNING
         log.log(level, "a %s was lost (%s) and is replaced%s", name, how, repeated)
 
-    def _setup_error(self, error: Exception) -> Exception:
-        if isinstance(error, SpecError | DataError):
-            return SpecError(f"a {self._launcher.name} cannot set up the experiment: {error}")
-        return error
-
-    def close(self) -> None:
-        """Release the workers."""
+    def close(self, at_once: bool = False) -> None:
+        """Release the workers, or end them `at_once`: after an interrupt, a message may have been cut in two."""
         workers, self.workers, self._shared = self.workers, [], None
         for worker in workers:
-            self._launcher.release(worker)
-
-    def abandon(self) -> None:
-        """End all workers at once: an interrupt may have cut a message in two."""
-        workers, self.workers, self._shared = self.workers, [], None
-        for worker in workers:
-            worker.end()
+            if at_once:
+                worker.end()
+            else:
+                self._launcher.release(worker)
 
 
 @contextmanager
