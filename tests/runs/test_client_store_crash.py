@@ -140,7 +140,7 @@ def start(folder: Path, store: str, ways: tuple[str, ...], second: int = 0) -> s
     return subprocess.Popen(
         [sys.executable, "-m", "tests.runs.test_client_store_crash", json.dumps([STORES[store], ways, second])],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])},
     )  # fmt: skip
 
 
