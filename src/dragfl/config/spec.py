@@ -36,7 +36,7 @@ from dragfl.config.tables import Attackers, Checkpoint, Clients, Data, Engine, E
 from dragfl.data.partitions import PARTITIONS, Partition
 from dragfl.errors import SpecError
 from dragfl.models import MODELS
-from dragfl.types import Aggregate, Algorithm, AssumesAttackers, Attack, Correction, FederationInfo, Robust
+from dragfl.types import Algorithm, AssumesAttackers, Attack, FederationInfo, Robust
 
 TABLES = (
     "data",
@@ -187,7 +187,7 @@ def _check_together(e: Experiment) -> None:
         )
     if isinstance(rule, AssumesAttackers) and (why := rule.shortage(per_round)):
         raise SpecError(why)
-    check_correction_with_aggregate(correction, rule)
+    check_correction_with_aggregate(e, probe)
     limit = per_round if e.attackers.of_sampled else e.clients.total
     if (e.attackers.attackers or 0) > limit:
         raise SpecError(f"attack.attackers: {e.attackers.attackers} is more than the {limit} clients there are")
@@ -195,16 +195,32 @@ def _check_together(e: Experiment) -> None:
         raise SpecError(f"clients.lr: {e.clients.lr}; give a finite number")
 
 
-def check_correction_with_aggregate(correction: Correction[Any], aggregate: Aggregate[Any, Any]) -> None:
-    """Refuse a correction that sends extras under a robust aggregate that cannot aggregate them.
+def check_correction_with_aggregate(e: Experiment, info: FederationInfo) -> None:
+    """Refuse quantities from clients that would enter the model past a robust aggregate as a plain sum.
 
-    The server half of the correction would sum the extras, so one malicious client could move the model past the rule.
+    The extras of a correction and BatchNorm buffers must pass through the rule itself. The cohort gradient of Mime is a
+    plain mean under every rule.
     """
-    extras = list(correction.sends)
-    if extras and isinstance(aggregate, Robust) and not aggregate.aggregates_extras:
-        parts = {"correction": correction, "aggregate": aggregate}
-        names = [describe_part(part, PARTS[key])["name"] for key, part in parts.items()]
+    rule, correction = e.algorithm.aggregate, e.algorithm.correction
+    if not isinstance(rule, Robust):
+        return
+    sender = describe_part(correction, PARTS["correction"])["name"]
+    robust = describe_part(rule, PARTS["aggregate"])["name"]
+    advice = "choose another correction, or an aggregate such as"
+    if correction.needs(correction.init(info)) & {"gradient", "weighted_gradient"}:
         raise SpecError(
-            f"algorithm.correction: {names[0]} sends {', '.join(extras)} with each update, and {names[1]} cannot "
-            "aggregate that robustly; choose another correction or aggregate"
+            f"algorithm.correction: {sender} uses the plain mean of the clients' full gradients, so a malicious client "
+            f"moves the model past the robust aggregate {robust}; {advice} mean"
+        )
+    if rule.aggregates_extras:
+        return
+    if extras := list(correction.sends):
+        raise SpecError(
+            f"algorithm.correction: {sender} sends {', '.join(extras)} with each update, and {robust} cannot "
+            f"aggregate that robustly; {advice} median or multi_krum"
+        )
+    if e.model.buffers == "average" and e.attack is not None:
+        raise SpecError(
+            f"model.buffers: 'average' sends the buffers with each update, and {robust} cannot aggregate them "
+            "robustly; choose an aggregate such as median or multi_krum, or a model without BatchNorm"
         )

@@ -8,7 +8,8 @@ ICML 2020.
     option II   c_m+ = c_m - c - g_m / (U eta),  with the U and eta that were really applied
     c <- c + (1/M) sum_m (c_m+ - c_m)
 
-so that c is the mean of all c_m after any history. Down (theta, c), up (g_m, c_m+ - c_m).
+so that c is the mean of all c_m after any history. This holds for the mean aggregate only: a robust aggregate replaces
+sum_m (c_m+ - c_m) by its own aggregate of these differences times their number. Down (theta, c), up (g_m, c_m+ - c_m).
 """
 
 from __future__ import annotations
