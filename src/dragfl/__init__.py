@@ -1,6 +1,6 @@
-"""Federated learning on unlike data and among clients that may lie: DRAG, BR-DRAG and what they are compared with.
+"""Federated learning with non-IID data and Byzantine clients: DRAG, BR-DRAG and their baselines.
 
-The names below are the public ones; each is imported when it is first used, so `import dragfl` is quick.
+`__all__` lists the public names. Each is imported at first use, so `import dragfl` is fast and does not import torch.
 """
 
 from __future__ import annotations
