@@ -17,13 +17,15 @@ class RoundLog:
     def __init__(self, cohort: tuple[int, ...], attackers: frozenset[int]) -> None:
         self.cohort, self.attackers = cohort, attackers
         self.bytes_up = 0
+        self._sampled = frozenset(cohort)
         self._used: dict[int, bool] = {}
         self._loss: dict[int, float] = {}
         self._steps: dict[int, int] = {}
 
     def accepts(self, clients: tuple[int, ...]) -> bool:
         """Whether all of these clients were sampled and none of them has a result yet."""
-        return len(set(clients)) == len(clients) and all(m in self.cohort and m not in self._used for m in clients)
+        given = set(clients)
+        return len(given) == len(clients) and given <= self._sampled and given.isdisjoint(self._used)
 
     def add(self, block: BlockResult) -> None:
         self._used.update(zip(block.clients, block.used.tolist(), strict=True))
