@@ -1,8 +1,8 @@
 """The arithmetic alone: (n, d) updates in, one (d,) step out, for torch tensors and numpy arrays.
 
-Every function takes the updates of one round as an (n, d) float32 or float64 tensor or array and answers in the same
-kind and dtype. Rows that hold a NaN or an infinity are left out, as everywhere in dragfl; if none is left, the step is
-zero.
+Every function takes the updates of one round as an (n, d) float32 or float64 tensor or array and returns the same kind
+and dtype. Rows with a NaN or an infinity are dropped, as everywhere in dragfl; if none is left, the step is zero.
+`aggregate` applies any rule by its name.
 
 >>> import torch
 >>> drag(torch.tensor([[3.0, 4.0], [0.0, 2.0], [-5.0, 0.0]]), torch.tensor([1.0, 0.0]), c=0.25)
@@ -13,6 +13,9 @@ tensor([1., 1.])
 
 from __future__ import annotations
 
+from typing import Any, cast
+
+from dragfl.aggregates import AGGREGATES
 from dragfl.aggregates._drag import Divergence, cosines_and_divergences, inverse_norms
 from dragfl.aggregates.robust.one_shot import (
     arc,
@@ -37,11 +40,13 @@ from dragfl.aggregates.robust.one_shot import (
 )
 from dragfl.arithmetic import EPS, FLOAT32_SAFE, combine, cosines, finite_rows, norm, norms_and_dots, row_norms, unit
 from dragfl.arrays import Array, like, matrix, vector
-from dragfl.errors import SpecError
+from dragfl.errors import SpecError, nearest
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
+from dragfl.types import Aggregate, FederationInfo, RoundContext, RoundInputs, Updates
 
 __all__ = [
+    "aggregate",
     "arc",
     "br_drag",
     "bucketing",
@@ -73,6 +78,35 @@ def _finite(X: Tensor, norms: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
     """X, norms and values without the rows that are not finite; no copy where all are."""
     keep = finite_rows(norms)
     return (X, norms, *values) if keep.all() else tuple(v[keep] for v in (X, norms, *values))
+
+
+def aggregate(
+    rule: str | Aggregate[Any, Any], updates: Array, *, root: Array | None = None, seed: int = 0, **settings: Any
+) -> Array:
+    """The step of any aggregate in its first round: a registry name with its settings, or the rule itself.
+
+    `root` is the update of the trusted root data, for rules that need it; `seed` is for rules with random draws.
+    """
+    if isinstance(rule, str):
+        if rule not in AGGREGATES:
+            raise SpecError(f"aggregate: unknown rule '{rule}'{nearest(rule, AGGREGATES)}")
+        rule = cast("Aggregate[Any, Any]", AGGREGATES[rule](**settings))
+    X = matrix("aggregate", updates)
+    X, norms = _finite(X, row_norms(X))
+    if not len(X):
+        return like(X.new_zeros(X.shape[1]), updates)
+    n, d = X.shape
+    info = FederationInfo(dim=d, clients=n, per_round=n, segments=(0, d))
+    state = rule.init(info)
+    needs = rule.needs(state)
+    if "root" in needs and root is None:
+        raise SpecError(f"aggregate: {type(rule).__name__} needs the update of the root data; give root")
+    inputs = RoundInputs(
+        root=None if root is None else vector("aggregate", "root", root, X), mean=X.mean(0) if "mean" in needs else None
+    )
+    plan = rule.begin(state, RoundContext(t=0, lr=1.0, seed=seed), inputs, info)
+    partial = rule.fold(plan, Updates(X, torch.ones_like(norms), torch.arange(n)))
+    return like(rule.finish(state, plan, partial)[0].to(X.dtype), updates)
 
 
 def mean(updates: Array) -> Array:

@@ -35,8 +35,23 @@ def test_examples_of_the_documentation() -> None:
     assert seen.failed == 0
 
 
-def test_every_public_name_is_tried_here_or_beside() -> None:
-    assert set(functional.__all__) == set(FORMS) | set(ROBUST_FORMS)
+def test_every_public_name_is_tested() -> None:
+    assert set(functional.__all__) == {*FORMS, *ROBUST_FORMS, "aggregate"}
+
+
+def test_any_rule_by_its_name() -> None:
+    rows, root = np.array(X, "float32"), np.array(R, "float32")
+    np.testing.assert_allclose(functional.aggregate("median", rows), functional.median(rows), rtol=1e-6)
+    step = functional.aggregate("br_drag", rows, root=root, c=0.1)
+    np.testing.assert_allclose(step, functional.br_drag(rows, root, 0.1), rtol=1e-5)
+    mean = torch.from_numpy(rows).mean(0)
+    torch.testing.assert_close(
+        functional.aggregate("drag", torch.from_numpy(rows)), functional.drag(torch.from_numpy(rows), mean, 0.25)
+    )
+    with pytest.raises(SpecError, match="unknown rule 'medain'; did you mean 'median'"):
+        functional.aggregate("medain", rows)
+    with pytest.raises(SpecError, match="give root"):
+        functional.aggregate("fltrust", rows)
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -1,19 +1,20 @@
-"""One-shot forms of the robust rules: (n, d) updates in, one (d,) step out. Public as `dragfl.functional`.
+"""The robust rules as functions: (n, d) updates in, one (d,) step out. Public as `dragfl.functional`.
 
-Rows that hold a NaN or an infinity are left out, and f is lowered by as many. Too few rows for a rule are an error
-that gives the numbers; if no row is left at all, the step is zero.
+Rows with a NaN or an infinity are dropped, and f is lowered by their number. Too few rows for a rule are an error with
+the numbers; if no row is left, the step is zero.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
 
 from dragfl.aggregates.robust.bulyan import Bulyan
 from dragfl.aggregates.robust.caf import CAF
-from dragfl.aggregates.robust.clipping import clip_around, factors
-from dragfl.aggregates.robust.contract import check_count, find_shortage
+from dragfl.aggregates.robust.clipping import clip_around, clipped_mean
+from dragfl.aggregates.robust.contract import ColumnRule, HasF, WeightRule, check_count, find_shortage, part_name
 from dragfl.aggregates.robust.coordinate_wise import MeaMed, Median, TrimmedMean
 from dragfl.aggregates.robust.dnc import DnC
 from dragfl.aggregates.robust.flame import Flame
@@ -35,7 +36,7 @@ Rng = np.random.Generator
 HINT = "lower f or give more updates"
 
 
-def _rows(name: str, updates: Tensor | np.ndarray) -> tuple[Tensor, Tensor, int]:
+def _finite_rows(name: str, updates: Tensor | np.ndarray) -> tuple[Tensor, Tensor, int]:
     """(finite rows, their norms, how many rows were not finite)."""
     X = matrix(name, updates)
     norms = row_norms(X)
@@ -45,79 +46,62 @@ def _rows(name: str, updates: Tensor | np.ndarray) -> tuple[Tensor, Tensor, int]
     return X[keep], norms[keep], len(X) - int(keep.sum())
 
 
-def _check(part: Any, n: int, lost: int) -> None:
-    if getattr(part, "f", 0) is None:
-        raise SpecError(f"{part.name}: f is None; give the number of updates assumed to be malicious")
-    if why := find_shortage((part,), n, None, lost, HINT):
+def _check(part: object, n: int, dropped: int) -> None:
+    if isinstance(part, HasF) and part.f is None:
+        raise SpecError(f"{part_name(part)}: f is None; give the number of updates assumed to be malicious")
+    if why := find_shortage((part,), n, None, dropped, HINT):
         raise SpecError(why)
 
 
-def _step(part: Any, updates: Array, rng: Rng | None = None) -> Array:
+def apply_rule(rule: Any, updates: Array, rng: Rng | None = None) -> Array:
     """The step of a rule with `weights` or `columns`."""
-    X, norms, lost = _rows(part.name, updates)
+    X, norms, dropped = _finite_rows(part_name(rule), updates)
     if not len(X):
         return like(X.new_zeros(X.shape[1]), updates)
-    _check(part, len(X), lost)
+    _check(rule, len(X), dropped)
     try:
-        outcome = apply_parts((part,), X, norms, None, lost, np.random.default_rng(0) if rng is None else rng)
+        outcome = apply_parts((rule,), X, norms, None, dropped, np.random.default_rng(0) if rng is None else rng)
     except Infeasible as error:
         raise SpecError(str(error)) from None
     return like(outcome.step, updates)
 
 
-def _mixed(part: Any, updates: Array, rng: Rng | None = None) -> Array:
-    """The rows a pre-aggregator makes, (n', d)."""
-    X, norms, lost = _rows(part.name, updates)
+def apply_preaggregator(part: Any, updates: Array, rng: Rng | None = None) -> Array:
+    """The rows (n', d) of a pre-aggregator."""
+    X, norms, dropped = _finite_rows(part_name(part), updates)
     if not len(X):
         return like(X, updates)
-    _check(part, len(X), lost)
-    rows = transform_rows((part,), X, norms, None, lost, np.random.default_rng(0) if rng is None else rng)
+    _check(part, len(X), dropped)
+    rows = transform_rows((part,), X, norms, None, dropped, np.random.default_rng(0) if rng is None else rng)
     return like(rows_of(rows), updates)
 
 
-def median(updates: Array) -> Array:
-    """The median of every coordinate; for an even n the mean of the two middle values."""
-    return _step(Median(), updates)
+Settings = ParamSpec("Settings")
 
 
-def trimmed_mean(updates: Array, f: int) -> Array:
-    """The mean of every coordinate without its f largest and f smallest values. Needs n > 2f."""
-    return _step(TrimmedMean(f), updates)
+def one_shot(kind: Callable[Settings, Any]) -> Callable[Concatenate[Array, Settings], Array]:
+    """A function (updates, settings...) for a rule or pre-aggregator without random draws."""
+
+    def form(updates: Array, /, *args: Settings.args, **settings: Settings.kwargs) -> Array:
+        part = kind(*args, **settings)
+        apply = apply_rule if isinstance(part, WeightRule | ColumnRule) else apply_preaggregator
+        return apply(part, updates)
+
+    form.__doc__, form.__name__ = kind.__doc__, str(getattr(kind, "name", kind.__name__))
+    return form
 
 
-def mea_med(updates: Array, f: int) -> Array:
-    """The mean of the n - f values of every coordinate nearest to its median. Needs n > 2f."""
-    return _step(MeaMed(f), updates)
-
-
-def krum(updates: Array, f: int, neighbours: int | None = None) -> Array:
-    """The update with the least sum of squared distances to its n - f - 2 nearest others. Needs n >= 2f + 3."""
-    return _step(Krum(f, neighbours), updates)
-
-
-def multi_krum(updates: Array, f: int, m: int | None = None, neighbours: int | None = None) -> Array:
-    """The mean of the m (n - f by default) updates with the least Krum scores. Needs n >= 2f + 3."""
-    return _step(MultiKrum(f, m, neighbours), updates)
-
-
-def bulyan(updates: Array, f: int, theta: Literal["paper", "epfl"] = "paper") -> Array:
-    """n - 2f updates selected by Krum, then the values nearest to their median. Needs n >= 4f + 3."""
-    return _step(Bulyan(f, theta), updates)
-
-
-def geometric_median(updates: Array, nu: float = 1e-6, iterations: int = 100) -> Array:
-    """The point with the least sum of distances: smoothed Weiszfeld from zero."""
-    return _step(GeometricMedian(nu, iterations), updates)
-
-
-def mda(updates: Array, f: int) -> Array:
-    """The mean of the n - f updates of least diameter. Needs n > 2f."""
-    return _step(MDA(f), updates)
-
-
-def caf(updates: Array, f: int) -> Array:
-    """The mean after turning down what sticks out along the direction of largest spread. Needs n > 2f."""
-    return _step(CAF(f), updates)
+median = one_shot(Median)
+trimmed_mean = one_shot(TrimmedMean)
+mea_med = one_shot(MeaMed)
+krum = one_shot(Krum)
+multi_krum = one_shot(MultiKrum)
+bulyan = one_shot(Bulyan)
+geometric_median = one_shot(GeometricMedian)
+mda = one_shot(MDA)
+caf = one_shot(CAF)
+nnm = one_shot(NNM)
+arc = one_shot(ARC)
 
 
 def dnc(
@@ -130,7 +114,7 @@ def dnc(
     c: float = 1.0,
 ) -> Array:
     """The mean of updates that never stick out on random coordinates; without `rng` the draws are always the same."""
-    return _step(DnC(f, coordinates, iterations, c), updates, rng)
+    return apply_rule(DnC(f, coordinates, iterations, c), updates, rng)
 
 
 def sign_guard(
@@ -139,47 +123,37 @@ def sign_guard(
     *,
     low: float = 0.1,
     high: float = 3.0,
-    share: float = 0.1,
+    fraction: float = 0.1,
     cluster: Literal["mean_shift", "k_means"] = "mean_shift",
 ) -> Array:
     """The clipped mean of updates with ordinary lengths and signs; without `rng` the draws are always the same."""
-    return _step(SignGuard(low, high, share, cluster), updates, rng)
+    return apply_rule(SignGuard(low, high, fraction, cluster), updates, rng)
 
 
 def flame(updates: Array, rng: Rng | None = None, *, epsilon: float = 3000.0, delta: float = 0.01) -> Array:
     """The clipped mean of the largest cluster of directions, with noise (`epsilon=inf`: none)."""
-    return _step(Flame(epsilon, delta), updates, rng)
-
-
-def nnm(updates: Array, f: int) -> Array:
-    """(n, d): every update replaced by the mean of the n - f nearest to it. Needs n > 2f."""
-    return _mixed(NNM(f), updates)
-
-
-def arc(updates: Array, f: int) -> Array:
-    """(n, d): the floor(2f(n - f)/n) longest updates clipped to the length of the next longest. Needs n > 2f."""
-    return _mixed(ARC(f), updates)
+    return apply_rule(Flame(epsilon, delta), updates, rng)
 
 
 def bucketing(updates: Array, size: int, rng: Rng | None = None) -> Array:
     """(ceil(n/size), d): means of random buckets; without `rng` the draws are always the same."""
-    return _mixed(Bucketing(size, 0), updates, rng)
+    return apply_preaggregator(Bucketing(size, 0), updates, rng)
 
 
 def norm_clipping(updates: Array, radius: float | None = None) -> Array:
     """The mean of updates clipped to a length, the median length if none is given."""
-    X, norms, _ = _rows("norm_clipping", updates)
+    X, norms, _ = _finite_rows("norm_clipping", updates)
     if radius is not None:
         check_range("norm_clipping", "radius", radius, 0.0, 1e30)
     if not len(X):
         return like(X.new_zeros(X.shape[1]), updates)
     X, norms = tame(X, norms), norms.clamp_max(1e150) if X.dtype == torch.float64 else norms
-    return like(blend(factors(norms, radius).unsqueeze(0) / len(X), X, float(norms.max()))[0], updates)
+    return like(clipped_mean(X, norms, radius), updates)
 
 
 def centered_clipping(updates: Array, center: Array, radius: float | None = None, iterations: int = 1) -> Array:
     """v + mean (g - v) min(1, radius/|g - v|), `iterations` times from v = center; the median distance as radius."""
-    X, norms, _ = _rows("centered_clipping", updates)
+    X, norms, _ = _finite_rows("centered_clipping", updates)
     v = vector("centered_clipping", "center", center, X)
     check_count("centered_clipping", "iterations", iterations, 0)
     if radius is not None:
@@ -216,7 +190,7 @@ def fools_gold(
 
 def rlr(updates: Array, threshold: float) -> Array:
     """The mean, reversed in every coordinate where |sum of signs| is below the threshold (about f + 1)."""
-    X, norms, _ = _rows("rlr", updates)
+    X, norms, _ = _finite_rows("rlr", updates)
     check_range("rlr", "threshold", threshold, 0.0, 1e9)
     if not len(X):
         return like(X.new_zeros(X.shape[1]), updates)
