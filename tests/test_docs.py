@@ -225,8 +225,6 @@ def test_every_preset_setting_reaches_the_tables() -> None:
 
 def test_the_numbers_of_the_first_screen() -> None:
     """How many algorithms, attacks and partitions the README counts."""
-    counts = re.search(
-        r"(\d+) algorithms, (\d+) attacks and (\d+) data partitions", (ROOT / "README.md").read_text()
-    )
+    counts = re.search(r"(\d+) algorithms, (\d+) attacks and (\d+) data partitions", (ROOT / "README.md").read_text())
     assert counts is not None
     assert tuple(map(int, counts.groups())) == (len(PRESETS), len(ATTACKS), len(PARTITIONS))

@@ -82,7 +82,7 @@ class Doubling:
         return replace(view.own, delta=2.0 * view.own.delta), state
 '''
 
-CHECK = '''
+CHECK = """
 import sys
 from pathlib import Path
 
@@ -108,7 +108,7 @@ from dragfl import functional
 assert functional.aggregate("midrange", np.array([[0.0, 1.0], [4.0, 2.0], [1.0, 9.0]])).tolist() == [2.0, 5.0]
 dragfl.arena(small, defences=["midrange", "damped"], attacks=["doubling"], out="arena")
 print("LABEL", *make_labels([dragfl.load(spec).tables()])[0])
-'''
+"""
 
 
 def add_line(file: Path, after: str, line: str) -> None:
