@@ -40,7 +40,7 @@ CORRECTION = '''
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dragfl.corrections.idle import no_needs, nothing_kept, nothing_sent, step_unchanged
+from dragfl.corrections.none import no_needs, nothing_kept, nothing_sent, step_unchanged
 from dragfl.types import Affine, no_state
 
 

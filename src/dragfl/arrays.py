@@ -40,7 +40,7 @@ def matrix(name: str, updates: Tensor | np.ndarray) -> Tensor:
 
 
 def vector(name: str, what: str, value: Tensor | np.ndarray, X: Tensor) -> Tensor:
-    """A vector of the server's own as a checked (d,) tensor beside X."""
+    """A vector of the server as a checked (d,) tensor with the device and dtype of X."""
     v = tensor(name, what, value) if isinstance(value, np.ndarray) else value
     if not isinstance(v, torch.Tensor) or v.shape != X.shape[1:]:
         seen = tuple(v.shape) if isinstance(v, torch.Tensor) else type(value).__name__
@@ -48,7 +48,7 @@ def vector(name: str, what: str, value: Tensor | np.ndarray, X: Tensor) -> Tenso
     v = v.detach().to(device=X.device, dtype=X.dtype)
 
     if not math.isfinite(float(v.sum())) and not math.isfinite(norm(v)):  # a sum is quick, and may only overflow
-        raise SpecError(f"{name}: {what} holds a NaN or an infinity; it is the server's own, so mend it first")
+        raise SpecError(f"{name}: {what} holds a NaN or an infinity; it comes from the server, so fix its computation")
     return v
 
 

@@ -112,8 +112,8 @@ def test_a_rehearsal_is_the_step_of_the_round(experiment: Load, algorithm: dict[
             foretold = view.aggregate(lie)
             assert torch.equal(foretold, view.aggregate(lie)), "asked twice"
         assert torch.equal(w + foretold, run.state.w)
-        assert snapshot({"state": view.aggregate.state}) == memory, "the rehearsal has advanced its state"
-        assert record.metrics["attackers"] == 2 and view.aggregate.rule is for_real
+        assert snapshot({"state": view.aggregate.defence.state}) == memory, "the rehearsal has advanced its state"
+        assert record.metrics["attackers"] == 2 and view.aggregate.defence.rule is for_real
 
 
 def test_a_round_that_would_be_skipped_is_a_step_of_zero(experiment: Load) -> None:

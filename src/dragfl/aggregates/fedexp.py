@@ -23,7 +23,7 @@ from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, R
 
 @dataclass(frozen=True)
 class FedExP:
-    """FedExP's aggregate.
+    """Takes a longer step when client updates disagree.
 
     | argument | symbol |
     |---|---|

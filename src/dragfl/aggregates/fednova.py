@@ -30,7 +30,7 @@ class FedNovaPlan:
 
 @dataclass(frozen=True)
 class FedNova:
-    """FedNova's aggregate.
+    """Normalises updates by their number of local steps.
 
     | argument | symbol |
     |---|---|

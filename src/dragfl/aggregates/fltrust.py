@@ -6,7 +6,7 @@ Cao, Fang, Liu, Gong: FLTrust: Byzantine-robust Federated Learning via Trust Boo
     TS_m = max(0, cos(g_m, g_0))
     Delta = |g_0| sum_m TS_m g_m / |g_m| / sum_m TS_m
 
-A zero update has trust 0. When nobody is trusted the round is skipped, or follows g_0 with `on_no_trust = "root"`.
+A zero update has trust 0. If no client is trusted, the round is skipped, or follows g_0 with `on_no_trust = "root"`.
 A block folds to sum TS g / |g| and sum TS.
 """
 
@@ -31,7 +31,7 @@ class FLTrustPlan:
 
 @dataclass(frozen=True)
 class FLTrust:
-    """FLTrust's aggregate.
+    """Weights each update by its cosine to the server's own update on root data.
 
     | argument | symbol |
     |---|---|

@@ -1,8 +1,8 @@
 """The mean update, as in FedAvg.
 
 McMahan, Moore, Ramage, Hampson, Aguera y Arcas: Communication-Efficient Learning of Deep Networks from Decentralized
-Data, AISTATS 2017. There clients are weighted by their number of samples; the DRAG paper and its baselines weigh all
-clients alike, which is the default here.
+Data, AISTATS 2017. There clients are weighted by their number of samples; the DRAG paper and its baselines use equal
+weights, which is the default here.
 
     step = sum_m p_m g_m / sum_m p_m,    p_m = 1 ("uniform") or N_m ("samples")
 """
@@ -22,7 +22,7 @@ from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, R
 
 @dataclass(frozen=True)
 class Mean:
-    """FedAvg's aggregate.
+    """Takes the mean update, weighted by samples if asked.
 
     | argument | symbol |
     |---|---|

@@ -1,9 +1,9 @@
-"""What attackers send instead of their update, or do to their data: functions on updates, and what a spec names.
+"""Attacks: what malicious clients send instead of their update, or do to their data.
 
-A function takes clean updates as a tensor or array and returns the (f, d) that are sent, of the same kind: attacks that
-know only themselves take the attackers' own (f, d), the others the honest (h, d) and f. The objects that a spec names
-are thin: they hold settings, say what they must know, and call the function with what their view holds. Poisons of data
-(`poisons.py`) are attacks too.
+Each attack is a function and a class. The function takes clean updates as a tensor or array and returns the (f, d) that
+are sent: attacks that know only themselves take the attackers' own (f, d), the others the honest (h, d) and f. The
+class holds the settings for a spec, declares its knowledge and calls the function with its view. Attacks on training
+data are in `data_poisoning.py`.
 """
 
 from typing import Any

@@ -1,14 +1,14 @@
-"""The adaptive attack on BR-DRAG: the best lie against a known reference, in closed form.
+"""The adaptive attack on BR-DRAG: the strongest update against a known reference, in closed form.
 
-Of a lie in the direction e, at x = cos(e, r) to the reference, BR-DRAG makes v = |r| ((1 - lambda) e + lambda rhat),
-lambda = c (1 - x). The lie's length plays no part. What it can do is bounded, and known exactly:
+BR-DRAG turns an update in the direction e, at x = cos(e, r) to the reference, into
+v = |r| ((1 - lambda) e + lambda rhat), lambda = c (1 - x), whatever its length. The effect is known exactly:
 
     along:   <v, rhat>/|r| = x + c (1 - x)^2         least at x = -1 for c <= 1/4: 4c - 1
                                                      else at x = 1 - 1/(2c): 1 - 1/(4c), which is not negative
     across:  |v off r|/|r| = (1 - lambda) sqrt(1 - x^2)   most at x = (sqrt((1-c)^2 + 8 c^2) - (1-c)) / (4c)
 
-So for c <= 1/4 the strongest pull against the reference is its exact reversal, for larger c no lie pulls against it at
-all, and the damage that is left is across. There attackers take the side opposite to the honest updates.
+So for c <= 1/4 the strongest pull against the reference is its exact reversal, for larger c no update pulls against it,
+and only damage across r is left. There attackers take the side opposite to the honest updates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import ClassVar, Literal, get_args
 
 from dragfl.arithmetic import EPS, dot, norm, unit
 from dragfl.arrays import Array, vector
-from dragfl.attacks.common import copies, known, lies, sample
+from dragfl.attacks.common import clean_rows, copies, replace_delta, visible_updates
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice, check_range
@@ -29,7 +29,7 @@ Goal = Literal["along", "across"]
 
 
 def best_cosine(c: float, goal: Goal) -> float:
-    """x of the best lie.
+    """x of the strongest update.
 
     >>> [round(best_cosine(c, goal), 4) for c, goal in [(0.25, "along"), (0.5, "along"), (0.25, "across")]]
     [-1.0, 0.0, 0.2808]
@@ -56,7 +56,7 @@ def adaptive_br_drag(honest: Array, f: int, root: Array, c: float, goal: Goal = 
     `root` (d,) is the reference r; of the honest updates (h, d) only the side of r on which their mean lies is used.
     """
 
-    X = sample("adaptive_br_drag", honest, f)
+    X = clean_rows("adaptive_br_drag", honest, f)
     r = vector("adaptive_br_drag", "root", root, X)
     check_range("adaptive_br_drag", "c", c, 0.0, 1.0)
     check_choice("adaptive_br_drag", "goal", goal, get_args(Goal))
@@ -70,9 +70,9 @@ def adaptive_br_drag(honest: Array, f: int, root: Array, c: float, goal: Goal = 
 
 @dataclass(frozen=True)
 class AdaptiveBRDrag:
-    """The best lie against BR-DRAG, in closed form.
+    """Sends the strongest update against BR-DRAG, in closed form.
 
-    Where the rule has no reference, the mean honest update stands in for it.
+    If the rule has no reference, the mean honest update is used.
 
     | argument | symbol |
     |---|---|
@@ -92,8 +92,8 @@ class AdaptiveBRDrag:
             raise SpecError(f"attack adaptive_br_drag: c={self.c}; give a number from 0 to 1")
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean = known(view)
+        clean = visible_updates(view)
         if clean is None:
             return view.own, state
         root = clean.mean(0) if view.reference is None else view.reference
-        return lies(view, adaptive_br_drag(clean, len(view.own), root, self.c, self.goal)), state
+        return replace_delta(view, adaptive_br_drag(clean, len(view.own), root, self.c, self.goal)), state

@@ -2,8 +2,8 @@
 
 X. Cao, M. Fang, J. Liu, N. Z. Gong, FLTrust: Byzantine-robust Federated Learning via Trust Bootstrapping, NDSS 2021.
 
-With unit vectors e_i of the honest updates, e'_j of the lies, e_0 of the root update g_0, c = cos(e, e_0) and s the
-sign of the clean step, the attackers climb
+With unit vectors e_i of the honest updates, e'_j of the forged ones, e_0 of the root update g_0, c = cos(e, e_0) and s
+the sign of the clean step, the attackers climb
 
     h(e') = -|g_0| s . [sum_j ReLU(c'_j) e'_j + sum_i ReLU(c_i) e_i] / [sum_j ReLU(c'_j) + sum_i ReLU(c_i)]
 
@@ -25,7 +25,7 @@ import numpy as np
 
 from dragfl.arithmetic import EPS
 from dragfl.arrays import Array, like, matrix, vector
-from dragfl.attacks.common import check_positive, known, lies, sample
+from dragfl.attacks.common import check_positive, clean_rows, replace_delta, visible_updates
 from dragfl.attacks.fang_trim import fang_trim
 from dragfl.lazy import Tensor, torch
 from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
@@ -44,7 +44,7 @@ class Trusted:
     size: float  # |g_0|
 
     def parts(self, e: Tensor) -> tuple[float, float]:
-        """(ReLU(c') s.e', ReLU(c')) of one lie, whatever its length."""
+        """(ReLU(c') s.e', ReLU(c')) of one forged update of any length."""
         length = float(torch.linalg.vector_norm(e))
         trust = max(0.0, float(e @ self.e0)) / max(length, EPS)
         return trust * float(e @ self.s) / max(length, EPS), trust
@@ -113,7 +113,7 @@ def adaptive_fltrust(
     `own` (f, d), the attackers' clean updates, take part in the clean step if they are given. Each of `rounds` passes
     over the attackers asks `queries` times for h along a random direction.
     """
-    X = sample("adaptive_fltrust", honest, f)
+    X = clean_rows("adaptive_fltrust", honest, f)
     r = vector("adaptive_fltrust", "root", root, X).double()
     clean = X if own is None else torch.cat([X, matrix("adaptive_fltrust", own)])
     side = trusted(X.double(), clean.double(), r)
@@ -124,9 +124,9 @@ def adaptive_fltrust(
 
 @dataclass(frozen=True)
 class AdaptiveFLTrust:
-    """Keep FLTrust's trust and pull against the clean step.
+    """Keeps FLTrust's trust and pulls against the clean step.
 
-    Where the rule has no reference, the mean honest update stands in for it.
+    If the rule has no reference, the mean honest update is used.
 
     | argument | symbol |
     |---|---|
@@ -151,7 +151,7 @@ class AdaptiveFLTrust:
         check_positive("adaptive_fltrust", smoothing=self.smoothing, variance=self.variance)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean, f = known(view), len(view.own)
+        clean, f = visible_updates(view), len(view.own)
         if clean is None:
             return view.own, state
         root = clean.mean(0) if view.reference is None else view.reference
@@ -160,11 +160,11 @@ class AdaptiveFLTrust:
             f,
             root,
             context.rng("attack"),
-            own=known(View(view.own)) if view.honest is not None and len(view.honest) else None,
+            own=visible_updates(View(view.own)) if view.honest is not None and len(view.honest) else None,
             rounds=self.rounds,
             queries=self.queries,
             step=self.step,
             smoothing=self.smoothing,
             variance=self.variance,
         )
-        return lies(view, sent), state
+        return replace_delta(view, sent), state

@@ -1,10 +1,10 @@
-"""A little is enough: every coordinate off by so few standard deviations that no single one looks odd.
+"""A little is enough (ALIE): every coordinate is shifted by a few standard deviations, too few to be noticed.
 
 G. Baruch, M. Baruch, Y. Goldberg, A Little Is Enough: Circumventing Defenses for Distributed Learning, NeurIPS 2019.
 
     b = mu - z sigma,   z = Phi^-1((n - f - s) / (n - f)),   s = floor(n/2 + 1) - f
 
-s honest clients must be won over for a majority; with z as above so many lie further out than b. The formula gives a
+A majority needs s honest clients; with this z, s of them are expected to be further out than b. The formula gives a
 negative z for few attackers ((n, f) = (10, 1): -0.14), which would help the server, so z is at least 0.
 """
 
@@ -15,7 +15,16 @@ from statistics import NormalDist
 from typing import Literal, get_args
 
 from dragfl.arrays import Array
-from dragfl.attacks.common import Defence, Tried, copies, known, lies, moments, sample, strongest
+from dragfl.attacks.common import (
+    Defence,
+    SearchKnowledge,
+    clean_rows,
+    copies,
+    moments,
+    replace_delta,
+    search_factor,
+    visible_updates,
+)
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
@@ -25,7 +34,7 @@ Side = Literal["below", "above", "against"]
 
 
 def alie_z(n: int, f: int) -> float:
-    """The number of standard deviations that hides f of n; 0 where the formula gives less, or nobody is honest.
+    """The number of standard deviations that hides f of n; 0 if the formula is negative or no client is honest.
 
     >>> [round(alie_z(n, f), 4) for n, f in [(10, 4), (20, 4), (20, 8), (10, 1)]]
     [0.4307, 0.1573, 0.6745, 0.0]
@@ -48,22 +57,22 @@ def alie(
     ("against"). With `aggregate`, the step of the defence as a function of the (f, d) sent, the z that moves it
     furthest from mu is searched in so many evaluations.
     """
-    X = sample("alie", honest, f)
+    X = clean_rows("alie", honest, f)
     check_choice("alie", "side", side, get_args(Side))
     mu, sigma = moments(X)
     push = {"below": -sigma, "above": sigma, "against": -sigma * torch.sign(mu)}[side]
 
-    def lie(z: float) -> Tensor:
+    def forge(z: float) -> Tensor:
         return (mu + z * push).repeat(f, 1)
 
     if aggregate is not None and z is None:
-        z = strongest(lie, aggregate, mu, honest, evaluations)
+        z = search_factor(forge, aggregate, mu, honest, evaluations)
     return copies(mu + (alie_z(len(X) + f, f) if z is None else z) * push, f, honest)
 
 
 @dataclass(frozen=True)
 class ALIE:
-    """Few standard deviations off in every coordinate: b = mu - z sigma.
+    """Shifts every coordinate by a few standard deviations: b = mu - z sigma.
 
     | argument | symbol |
     |---|---|
@@ -75,23 +84,23 @@ class ALIE:
 
     z: float | None = None
     side: Side = "below"
-    knowledge: Tried = "omniscient"
+    knowledge: SearchKnowledge = "omniscient"
     evaluations: int = 24
 
     init = no_state
 
     def __post_init__(self) -> None:
         check_choice("attack alie", "side", self.side, get_args(Side))
-        check_choice("attack alie", "knowledge", self.knowledge, get_args(Tried))
+        check_choice("attack alie", "knowledge", self.knowledge, get_args(SearchKnowledge))
         if self.z is not None and (self.knowledge == "white_box" or not 0.0 <= self.z < float("inf")):
             raise SpecError(f"attack alie: z={self.z}; give a number of at least 0, or none with knowledge 'white_box'")
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean, f = known(view), len(view.own)
+        clean, f = visible_updates(view), len(view.own)
         if clean is None:
             return view.own, state
         z = self.z
         if z is None and view.aggregate is None:
             n = len(view.honest) + f if view.honest is not None else view.info.per_round if view.info else 2 * f
             z = alie_z(max(n, f), f)
-        return lies(view, alie(clean, f, z, self.side, view.aggregate, self.evaluations)), state
+        return replace_delta(view, alie(clean, f, z, self.side, view.aggregate, self.evaluations)), state

@@ -1,6 +1,6 @@
-"""What attacks share: the clean updates they go by, their moments, copies of one lie, and a search for the strongest.
+"""Helpers of several attacks: visible clean updates, their moments, copies, and a search for the strongest factor.
 
-Rows that hold a NaN or an infinity are left out, as everywhere: the server drops them too.
+Rows with a NaN or an infinity are left out, because the server drops them too.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.types import Updates, View
 
-Sample = Literal["colluding", "omniscient"]  # go by the attackers' own clean updates, or by the honest ones
-Tried = Literal["colluding", "omniscient", "white_box"]  # the same, or try factors against the defence itself
-Defence = Callable[[Array], Array]  # (f, d) sent by the attackers -> the step (d,) that the server makes of the round
+SampleKnowledge = Literal["colluding", "omniscient"]  # use the attackers' own clean updates, or the honest ones
+SearchKnowledge = Literal[
+    "colluding", "omniscient", "white_box"
+]  # the same, or search a factor against the defence itself
+Defence = Callable[[Array], Array]  # (f, d) sent by the attackers -> the server's step (d,) of this round
 LEAST, MOST = 2.0**-5, 2.0**10  # factors that a search tries
 
 
-def sample(name: str, honest: Array, f: int) -> Tensor:
+def clean_rows(name: str, honest: Array, f: int) -> Tensor:
     """The clean updates (h, d) without rows that are not finite; one zero row if none is left."""
     if isinstance(f, bool) or not isinstance(f, int | np.integer) or f < 0:
         raise SpecError(f"{name}: f={f!r}; give the number of attackers, an integer of at least 0")
@@ -40,30 +42,30 @@ def moments(X: Tensor) -> tuple[Tensor, Tensor]:
     return X.mean(0), X.std(0) if len(X) > 1 else torch.zeros_like(X[0])
 
 
-def copies(lie: Tensor, f: int, honest: Array) -> Array:
-    """The same (d,) from all f attackers, in the kind of the honest updates."""
-    return like(lie.repeat(f, 1), honest)
+def copies(row: Tensor, f: int, honest: Array) -> Array:
+    """The same row (d,) from all f attackers, as the same kind of array as the honest updates."""
+    return like(row.repeat(f, 1), honest)
 
 
-def known(view: View) -> Tensor | None:
-    """The clean updates that an attack goes by, as far as it sees any that are finite."""
+def visible_updates(view: View) -> Tensor | None:
+    """The finite clean updates in the view: the honest ones if granted, else the attackers' own; else None."""
     for clean in (view.honest, view.own):
         if clean is not None and len(clean) and bool((keep := finite_rows(clean.norm)).any()):
             return clean.delta if keep.all() else clean.delta[keep]
     return None
 
 
-def lies(view: View, delta: Tensor) -> Updates:
-    """The attackers' updates with other numbers; weight and extra stay what they are."""
+def replace_delta(view: View, delta: Tensor) -> Updates:
+    """The attackers' updates with this delta; weight and extras are unchanged."""
     return replace(view.own, delta=delta)
 
 
-def strongest(
+def search_factor(
     craft: Callable[[float], Tensor], aggregate: Defence[Array], mean: Tensor, honest: Array, evaluations: int
 ) -> float:
-    """The factor whose lie moves the step furthest from the honest mean: argmax |aggregate(craft(x)) - mu|.
+    """The factor whose forged update moves the step furthest from the honest mean: argmax |aggregate(craft(x)) - mu|.
 
-    A grid of factors, equal steps on a log scale, then ever smaller steps around the best; ties go to the smaller.
+    A geometric grid of factors, then smaller and smaller steps around the best one; ties go to the smaller factor.
     """
 
     def damage(x: float) -> float:
@@ -85,7 +87,7 @@ def _best(tried: dict[float, float]) -> float:
 
 
 def check_positive(attack: str, **values: float) -> None:
-    """Settings that are finite and above 0."""
+    """Raise if a setting is not finite and above 0."""
     for name, value in values.items():
         if isinstance(value, bool) or not 0.0 < value < math.inf:
             raise SpecError(f"attack {attack}: {name}={value}; give a positive number")

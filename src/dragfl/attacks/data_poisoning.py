@@ -33,7 +33,7 @@ def _check_sample_fraction(poison: str, value: float) -> None:
         raise SpecError(f"poison {poison}: sample_fraction={value!r}; give a number above 0 and at most 1")
 
 
-def _some(n: int, fraction: float, rng: np.random.Generator) -> Tensor:
+def _draw_rows(n: int, fraction: float, rng: np.random.Generator) -> Tensor:
     """A random subset of range(n), rounded to the nearest count; all of it, in order, at fraction 1."""
     count = round(fraction * n)
     return torch.arange(n) if count == n else torch.from_numpy(rng.choice(n, count, replace=False))
@@ -45,8 +45,8 @@ def _relabel(y: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
     return out
 
 
-def sent_as_trained(self: Any, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-    """The lie is in the data: the update is sent as training gave it."""
+def send_unchanged(self: Any, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
+    """The data are poisoned; the update is sent unchanged."""
     return view.own, state
 
 
@@ -67,7 +67,7 @@ class LabelFlip:
 
     knowledge: ClassVar[Knowledge] = "own"
     init = no_state
-    craft = sent_as_trained
+    craft = send_unchanged
 
     def __post_init__(self) -> None:
         _check_sample_fraction("label_flip", self.sample_fraction)
@@ -90,7 +90,7 @@ class LabelFlip:
     def poison(self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         if self.classes is None:
             raise SpecError("poison label_flip: the number of classes is not known; give classes")
-        rows = _some(len(y), self.sample_fraction, rng)
+        rows = _draw_rows(len(y), self.sample_fraction, rng)
         old = y[rows]
         if self.mode == "mirror":
             new = self.classes - 1 - old
@@ -113,7 +113,7 @@ class DynamicLabelFlip:
 
     knowledge: ClassVar[Knowledge] = "own"
     init = no_state
-    craft = sent_as_trained
+    craft = send_unchanged
 
     def __post_init__(self) -> None:
         _check_sample_fraction("dynamic_label_flip", self.sample_fraction)
@@ -121,7 +121,7 @@ class DynamicLabelFlip:
     def poison(self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         if predict is None:
             raise DataError("poison dynamic_label_flip: needs the scores of the current model; give predict")
-        rows = _some(len(y), self.sample_fraction, rng)
+        rows = _draw_rows(len(y), self.sample_fraction, rng)
         return x, _relabel(y, rows, predict(x[rows]).argmin(1).to(y.dtype))
 
 
@@ -180,7 +180,7 @@ class Backdoor:
         return out
 
     def poison(self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        rows = _some(len(y), self.sample_fraction, rng)
+        rows = _draw_rows(len(y), self.sample_fraction, rng)
         stamped, label = self.stamp(x[rows]), torch.full_like(y[rows], self.target)
         if self.copies:
             return torch.cat([x, stamped]), torch.cat([y, label])

@@ -1,4 +1,4 @@
-"""The attack on Krum: copies of one lie, as far from the truth as Krum still picks it.
+"""The attack on Krum: copies of one update, as far from the clean step as Krum still selects it.
 
 M. Fang, X. Cao, J. Jia, N. Z. Gong, Local Model Poisoning Attacks to Byzantine-Robust Federated Learning, USENIX
 Security 2020.
@@ -8,7 +8,7 @@ Security 2020.
     and is halved until Krum picks b, or lambda is below `min_lambda`
 
 Attackers who know only their own f clean updates take these for the honest ones, and add 1, 2, ... copies of b until
-Krum picks one. (The authors let the copies lie within a small distance of each other; here they are equal.)
+Krum selects one. (The authors put the copies within a small distance of each other; here they are equal.)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 from dragfl.arithmetic import norm, row_dots, row_norms
 from dragfl.arrays import Array, matrix
-from dragfl.attacks.common import Sample, check_positive, copies, known, lies, sample
+from dragfl.attacks.common import SampleKnowledge, check_positive, clean_rows, copies, replace_delta, visible_updates
 from dragfl.attacks.min_max import squared_distances
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
@@ -35,12 +35,12 @@ def krum_scores(distances: Tensor, neighbours: int) -> Tensor:
     return nearest[:, : max(1, neighbours)].sum(1)
 
 
-def _picked(among: Tensor, lie: Tensor, m: int, neighbours: int) -> bool:
-    """Would Krum pick one of m copies of a lie, at squared distances `lie` (h,) from rows with `among` (h, h)?"""
+def _is_selected(among: Tensor, forged: Tensor, m: int, neighbours: int) -> bool:
+    """Whether Krum selects one of m copies at squared distances `forged` (h,) from rows with distances `among`."""
     h = len(among)
     distances = torch.zeros(h + m, h + m, dtype=among.dtype, device=among.device)
     distances[:h, :h] = among
-    distances[:h, h:], distances[h:, :h] = lie.unsqueeze(1), lie
+    distances[:h, h:], distances[h:, :h] = forged.unsqueeze(1), forged
     scores = krum_scores(distances, neighbours)
     return bool(scores[h] < scores[:h].min())
 
@@ -60,7 +60,7 @@ def fang_krum(
     part in the step without attack if they are given; it is that of Krum, or the mean.
     """
 
-    X = sample("fang_krum", honest, f)
+    X = clean_rows("fang_krum", honest, f)
     check_choice("fang_krum", "knows", knows, get_args(Knows))
     check_choice("fang_krum", "direction", direction, get_args(Start))
     clean = X if own is None else torch.cat([X, matrix("fang_krum", own)])
@@ -75,8 +75,8 @@ def fang_krum(
     for m in [f] if knows == "full" else range(1, h + 2):
         lam = (nearest / max(1, h - m - 1) + float(sizes.max())) / math.sqrt(d)
         while lam >= min_lambda:
-            lie = (sizes.square() + 2.0 * lam * along + (lam * norm(s)) ** 2).clamp_min(0.0)  # |g_i + lam s|^2
-            if _picked(distances, lie, m, k):
+            forged = (sizes.square() + 2.0 * lam * along + (lam * norm(s)) ** 2).clamp_min(0.0)  # |g_i + lam s|^2
+            if _is_selected(distances, forged, m, k):
                 return copies(-lam * s, f, honest)
             lam /= 2.0
     return copies(-lam * s, f, honest)
@@ -84,7 +84,7 @@ def fang_krum(
 
 @dataclass(frozen=True)
 class FangKrum:
-    """As far from the truth as Krum still picks it: b = -lambda s.
+    """Sends the largest deviation that Krum still selects: b = -lambda s.
 
     | argument | symbol |
     |---|---|
@@ -93,22 +93,24 @@ class FangKrum:
     | min_lambda | lambda is not halved below this |
     """
 
-    knowledge: Sample = "omniscient"
+    knowledge: SampleKnowledge = "omniscient"
     direction: Start = "krum"
     min_lambda: float = 1e-5
 
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack fang_krum", "knowledge", self.knowledge, get_args(Sample))
+        check_choice("attack fang_krum", "knowledge", self.knowledge, get_args(SampleKnowledge))
         check_choice("attack fang_krum", "direction", self.direction, get_args(Start))
         check_positive("fang_krum", min_lambda=self.min_lambda)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean, f = known(view), len(view.own)
+        clean, f = visible_updates(view), len(view.own)
         if clean is None:
             return view.own, state
         if view.honest is None:
-            return lies(view, fang_krum(clean, f, "partial", min_lambda=self.min_lambda)), state
-        own = known(View(view.own))
-        return lies(view, fang_krum(clean, f, own=own, direction=self.direction, min_lambda=self.min_lambda)), state
+            return replace_delta(view, fang_krum(clean, f, "partial", min_lambda=self.min_lambda)), state
+        own = visible_updates(View(view.own))
+        return replace_delta(
+            view, fang_krum(clean, f, own=own, direction=self.direction, min_lambda=self.min_lambda)
+        ), state

@@ -21,7 +21,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from dragfl.arrays import Array, like, matrix, vector
-from dragfl.attacks.common import Sample, known, lies, moments, sample
+from dragfl.attacks.common import SampleKnowledge, clean_rows, moments, replace_delta, visible_updates
 from dragfl.attacks.fang_krum import Knows
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
@@ -64,7 +64,7 @@ def fang_trim(
     `honest` (h, d) are the honest updates; with `knows = "partial"` the attackers' own clean ones. `own` (f, d) take
     part in the direction s if they are given. `space = "weights"` needs the model w (d,) that was sent out.
     """
-    X = sample("fang_trim", honest, f)
+    X = clean_rows("fang_trim", honest, f)
     check_choice("fang_trim", "knows", knows, get_args(Knows))
     check_choice("fang_trim", "space", space, get_args(Space))
     if not beta >= 1.0:
@@ -85,7 +85,7 @@ def fang_trim(
 
 @dataclass(frozen=True)
 class FangTrim:
-    """Beyond the honest values of every coordinate, on the wrong side: against trimmed mean and median.
+    """Sends values beyond the honest range of every coordinate, against trimmed mean and median.
 
     | argument | symbol |
     |---|---|
@@ -94,25 +94,25 @@ class FangTrim:
     | space | intervals of `update` or of model `weights` |
     """
 
-    knowledge: Sample = "omniscient"
+    knowledge: SampleKnowledge = "omniscient"
     beta: float = 2.0
     space: Space = "update"
 
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack fang_trim", "knowledge", self.knowledge, get_args(Sample))
+        check_choice("attack fang_trim", "knowledge", self.knowledge, get_args(SampleKnowledge))
         check_choice("attack fang_trim", "space", self.space, get_args(Space))
         if not 1.0 <= self.beta < float("inf"):
             raise SpecError(f"attack fang_trim: beta={self.beta}; give a finite number of at least 1")
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean, f = known(view), len(view.own)
+        clean, f = visible_updates(view), len(view.own)
         if clean is None:
             return view.own, state
         draws = context.rng("attack")
         if view.honest is None:
-            return lies(view, fang_trim(clean, f, draws, "partial")), state
-        own = known(View(view.own))
+            return replace_delta(view, fang_trim(clean, f, draws, "partial")), state
+        own = visible_updates(View(view.own))
         sent = fang_trim(clean, f, draws, own=own, beta=self.beta, space=self.space, w=view.w)
-        return lies(view, sent), state
+        return replace_delta(view, sent), state

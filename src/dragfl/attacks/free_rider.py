@@ -1,4 +1,4 @@
-"""Free riders: clients that want the model and do no work.
+"""Free riders: clients that want the model without training.
 
 J. Lin, M. Du, J. Liu, Free-riders in Federated Learning: Attacks and Defenses, 2019; Y. Fraboni, R. Vidal, M. Lorenzi,
 Free-rider Attacks on Model Aggregation in Federated Learning, AISTATS 2021.
@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from dragfl.arrays import Array, like, matrix, vector
-from dragfl.attacks.common import lies
+from dragfl.attacks.common import replace_delta
 from dragfl.attacks.gaussian import normal
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
@@ -60,13 +60,13 @@ class LastModel:
 
 @dataclass(frozen=True)
 class FreeRider:
-    """Do no work: send nothing, the last change of the model, or fading noise.
+    """Does not train: sends zero, the last change of the model, or decaying noise.
 
     | argument | symbol |
     |---|---|
     | kind | `zero`, `replay` or `disguised` |
     | std | of the noise in round 1 |
-    | decay | exponent with which the noise fades |
+    | decay | exponent of the decay of the noise |
     """
 
     kind: Kind = "zero"
@@ -88,7 +88,7 @@ class FreeRider:
         own = view.own.delta
         if self.kind == "replay":
             change = None if state.w is None or view.w is None else view.w - state.w
-            return lies(view, free_rider(own, "replay", change=change)), LastModel(view.w)
+            return replace_delta(view, free_rider(own, "replay", change=change)), LastModel(view.w)
         rows = [
             free_rider(
                 g.unsqueeze(0),
@@ -100,4 +100,4 @@ class FreeRider:
             )
             for g, m in zip(own, view.own.client, strict=True)
         ]
-        return lies(view, torch.cat(rows)), state
+        return replace_delta(view, torch.cat(rows)), state

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from dragfl.arrays import Array, like, matrix
-from dragfl.attacks.common import lies
+from dragfl.attacks.common import replace_delta
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
@@ -32,7 +32,7 @@ def gaussian(own: Array, std: float, rng: np.random.Generator, mode: Mode = "rep
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Random noise instead of the update, or added to it.
+    """Sends random noise instead of the update, or adds noise to it.
 
     | argument | symbol |
     |---|---|
@@ -56,4 +56,4 @@ class Gaussian:
             gaussian(g.unsqueeze(0), self.std, context.rng("attack", int(m)), self.mode)
             for g, m in zip(view.own.delta, view.own.client, strict=True)
         ]
-        return lies(view, torch.cat(rows)), state
+        return replace_delta(view, torch.cat(rows)), state

@@ -1,10 +1,10 @@
-"""Inner product manipulation, also "fall of empires": the mean honest update, reversed.
+"""Inner product manipulation (IPM), also "fall of empires": the negated mean of the honest updates.
 
 C. Xie, O. Koyejo, I. Gupta, Fall of Empires: Breaking Byzantine-tolerant SGD by Inner Product Manipulation, UAI 2020.
 
     b = -epsilon mu
 
-A small epsilon hides among updates that are far apart anyway; a large one overthrows whatever takes means.
+A small epsilon is hard to detect among heterogeneous updates; a large one reverses the step of the mean.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import get_args
 
 from dragfl.arrays import Array
-from dragfl.attacks.common import Defence, Tried, check_positive, copies, known, lies, sample, strongest
+from dragfl.attacks.common import (
+    Defence,
+    SearchKnowledge,
+    check_positive,
+    clean_rows,
+    copies,
+    replace_delta,
+    search_factor,
+    visible_updates,
+)
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor
 from dragfl.schedules import check_choice
@@ -34,19 +43,19 @@ def ipm(
     With `aggregate`, the step of the defence as a function of the (f, d) sent, and no epsilon, the one that moves the
     step furthest from the honest mean is searched in so many evaluations.
     """
-    mu = sample("ipm", honest, f).mean(0)
+    mu = clean_rows("ipm", honest, f).mean(0)
 
-    def lie(epsilon: float) -> Tensor:
+    def forge(epsilon: float) -> Tensor:
         return (-epsilon * mu).repeat(f, 1)
 
     if aggregate is not None and epsilon is None:
-        epsilon = strongest(lie, aggregate, mu, honest, evaluations)
+        epsilon = search_factor(forge, aggregate, mu, honest, evaluations)
     return copies(-(EPSILON if epsilon is None else epsilon) * mu, f, honest)
 
 
 @dataclass(frozen=True)
 class IPM:
-    """The mean honest update, reversed: b = -epsilon mu.
+    """Sends the negated mean of the honest updates: b = -epsilon mu.
 
     | argument | symbol |
     |---|---|
@@ -56,20 +65,20 @@ class IPM:
     """
 
     epsilon: float | None = None
-    knowledge: Tried = "omniscient"
+    knowledge: SearchKnowledge = "omniscient"
     evaluations: int = 24
 
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack ipm", "knowledge", self.knowledge, get_args(Tried))
+        check_choice("attack ipm", "knowledge", self.knowledge, get_args(SearchKnowledge))
         if self.epsilon is not None:
             check_positive("ipm", epsilon=self.epsilon)
             if self.knowledge == "white_box":
                 raise SpecError(f"attack ipm: epsilon={self.epsilon}, but knowledge 'white_box' searches it; remove it")
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean = known(view)
+        clean = visible_updates(view)
         if clean is None:
             return view.own, state
-        return lies(view, ipm(clean, len(view.own), self.epsilon, view.aggregate, self.evaluations)), state
+        return replace_delta(view, ipm(clean, len(view.own), self.epsilon, view.aggregate, self.evaluations)), state

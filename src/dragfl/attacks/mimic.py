@@ -1,15 +1,15 @@
-"""Mimic: all attackers copy one honest client, whose voice then counts many times over.
+"""Mimic: all attackers copy one honest client, whose update then counts many times.
 
 S. P. Karimireddy, L. He, M. Jaggi, Byzantine-Robust Learning on Heterogeneous Datasets via Bucketing, ICLR 2022.
 
 The client to copy is the one furthest along z, the direction in which honest updates differ most: argmax_i <g_i, z>. z
-is followed during a warm-up of rounds t = 0, 1, ... (Oja's rule on a running mean):
+is estimated during a warm-up of rounds t = 0, 1, ... (Oja's rule on a running mean):
 
     m <- t/(1+t) m + mean_i g_i / (1+t)
     z <- unit(t/(1+t) z + unit(sum_i <g_i - m, z> (g_i - m)) / (1+t))
 
 After it the client that was furthest stays the one that is copied; where it is not sampled, the furthest among those
-that are. What is sent is an honest update, so no rule can tell; it harms only where clients differ.
+that are. The attackers send an honest update, so no rule can detect it; it does harm only with heterogeneous clients.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from dragfl.arithmetic import combine, finite_rows, row_dots, unit
 from dragfl.arrays import Array, vector
-from dragfl.attacks.common import copies, lies, sample
+from dragfl.attacks.common import clean_rows, copies, replace_delta
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.types import FederationInfo, Knowledge, RoundContext, Updates, View
@@ -29,7 +29,7 @@ from dragfl.types import FederationInfo, Knowledge, RoundContext, Updates, View
 
 def mimic(honest: Array, f: int, z: Array | None = None, row: int = 0) -> Array:
     """One of the honest updates (h, d), from all f attackers: the furthest along z, or without z the given row."""
-    X = sample("mimic", honest, f)
+    X = clean_rows("mimic", honest, f)
     if z is not None:
         row = int(row_dots(X, vector("mimic", "z", z, X)).argmax())
     if not -len(X) <= row < len(X):
@@ -60,11 +60,11 @@ def _followed(state: MimicState, X: Tensor, draws: np.random.Generator) -> tuple
 
 @dataclass(frozen=True)
 class Mimic:
-    """Copy one honest client, whose voice then counts many times over.
+    """Copies one honest client, whose update then counts many times.
 
     | argument | symbol |
     |---|---|
-    | warm_up | rounds in which z is followed, and the client to copy chosen anew |
+    | warm_up | rounds in which z is estimated and the client to copy is chosen again |
     | client | always copy this one instead; where it is not sampled, the first that is |
     """
 
@@ -89,11 +89,11 @@ class Mimic:
             return view.own, state
         X, names, f = honest.delta, honest.client.tolist(), len(view.own)
         if self.client is not None:
-            return lies(view, mimic(X, f, row=names.index(self.client) if self.client in names else 0)), state
+            return replace_delta(view, mimic(X, f, row=names.index(self.client) if self.client in names else 0)), state
         if state.rounds < self.warm_up:
             mean, z = _followed(state, X, context.rng("attack"))
             furthest = names[int(row_dots(X, z).argmax())]
             state = MimicState(mean, z, state.rounds + 1, furthest)
         if state.client in names:
-            return lies(view, mimic(X, f, row=names.index(state.client))), state
-        return lies(view, mimic(X, f, z=state.z)), state
+            return replace_delta(view, mimic(X, f, row=names.index(state.client))), state
+        return replace_delta(view, mimic(X, f, z=state.z)), state

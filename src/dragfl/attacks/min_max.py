@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 from dragfl.arithmetic import EPS, norm, row_dots, row_norms, unit
 from dragfl.arrays import Array
-from dragfl.attacks.common import Sample, copies, known, lies, moments, sample
+from dragfl.attacks.common import SampleKnowledge, clean_rows, copies, moments, replace_delta, visible_updates
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
 from dragfl.types import NoState, RoundContext, Updates, View, no_state
@@ -47,8 +47,8 @@ def _towards(X: Tensor, direction: Direction) -> tuple[Tensor, Tensor]:
 
 
 def min_max(honest: Array, f: int, direction: Direction = "unit") -> Array:
-    """The lie no further from any honest update (h, d) than the two furthest are apart, from all f attackers."""
-    X = sample("min_max", honest, f)
+    """The update no further from any honest one (h, d) than the two furthest are apart, from all f attackers."""
+    X = clean_rows("min_max", honest, f)
     check_choice("min_max", "direction", direction, get_args(Direction))
     mu, p = _towards(X, direction)
     square = norm(p) ** 2
@@ -62,12 +62,12 @@ def min_max(honest: Array, f: int, direction: Direction = "unit") -> Array:
 
 
 def min_sum(honest: Array, f: int, direction: Direction = "unit", bound: Bound = "max") -> Array:
-    """The lie no further from all honest updates (h, d) together than the outermost of them is, from all f attackers.
+    """The update no further from all honest ones (h, d) together than the outermost of them, from all f attackers.
 
     `bound = "min"` takes the innermost one instead, as the authors' released notebooks do.
     """
 
-    X = sample("min_sum", honest, f)
+    X = clean_rows("min_sum", honest, f)
     check_choice("min_sum", "direction", direction, get_args(Direction))
     check_choice("min_sum", "bound", bound, get_args(Bound))
     mu, p = _towards(X, direction)
@@ -78,54 +78,54 @@ def min_sum(honest: Array, f: int, direction: Direction = "unit", bound: Bound =
 
 @dataclass(frozen=True)
 class MinMax:
-    """As far out as the two furthest honest updates are apart.
+    """Moves away from the honest mean as far as the two most distant honest updates are apart.
 
     | argument | symbol |
     |---|---|
     | direction | p: `unit`, `sign` or `std` |
-    | knowledge | the updates of the attackers stand in for the honest (`colluding`), or `omniscient` |
+    | knowledge | `colluding` uses the attackers' clean updates, `omniscient` the honest ones |
     """
 
     direction: Direction = "unit"
-    knowledge: Sample = "omniscient"
+    knowledge: SampleKnowledge = "omniscient"
 
     init = no_state
 
     def __post_init__(self) -> None:
         check_choice("attack min_max", "direction", self.direction, get_args(Direction))
-        check_choice("attack min_max", "knowledge", self.knowledge, get_args(Sample))
+        check_choice("attack min_max", "knowledge", self.knowledge, get_args(SampleKnowledge))
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean = known(view)
+        clean = visible_updates(view)
         if clean is None:
             return view.own, state
-        return lies(view, min_max(clean, len(view.own), self.direction)), state
+        return replace_delta(view, min_max(clean, len(view.own), self.direction)), state
 
 
 @dataclass(frozen=True)
 class MinSum:
-    """As far from all honest updates together as the outermost of them.
+    """Moves as far from all honest updates together as the outermost of them.
 
     | argument | symbol |
     |---|---|
     | direction | p: `unit`, `sign` or `std` |
     | bound | `max` over the honest, or `min` as in the authors' notebooks |
-    | knowledge | the updates of the attackers stand in for the honest (`colluding`), or `omniscient` |
+    | knowledge | `colluding` uses the attackers' clean updates, `omniscient` the honest ones |
     """
 
     direction: Direction = "unit"
     bound: Bound = "max"
-    knowledge: Sample = "omniscient"
+    knowledge: SampleKnowledge = "omniscient"
 
     init = no_state
 
     def __post_init__(self) -> None:
         check_choice("attack min_sum", "direction", self.direction, get_args(Direction))
         check_choice("attack min_sum", "bound", self.bound, get_args(Bound))
-        check_choice("attack min_sum", "knowledge", self.knowledge, get_args(Sample))
+        check_choice("attack min_sum", "knowledge", self.knowledge, get_args(SampleKnowledge))
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean = known(view)
+        clean = visible_updates(view)
         if clean is None:
             return view.own, state
-        return lies(view, min_sum(clean, len(view.own), self.direction, self.bound)), state
+        return replace_delta(view, min_sum(clean, len(view.own), self.direction, self.bound)), state

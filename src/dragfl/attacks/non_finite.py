@@ -1,4 +1,4 @@
-"""Updates that are not numbers: NaN or an infinity in one coordinate or in all. Every rule must drop them."""
+"""Updates with NaN or an infinity in one coordinate or in all. Every rule must drop them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from dragfl.arrays import Array, like, matrix
-from dragfl.attacks.common import lies
+from dragfl.attacks.common import replace_delta
 from dragfl.schedules import check_choice
 from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
@@ -25,7 +25,7 @@ def non_finite(own: Array, value: Value = "nan", coordinates: Coordinates = "all
 
 @dataclass(frozen=True)
 class NonFinite:
-    """NaN or an infinity.
+    """Sends NaN or an infinity.
 
     | argument | symbol |
     |---|---|
@@ -44,4 +44,4 @@ class NonFinite:
         check_choice("attack non_finite", "coordinates", self.coordinates, get_args(Coordinates))
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        return lies(view, non_finite(view.own.delta, self.value, self.coordinates)), state
+        return replace_delta(view, non_finite(view.own.delta, self.value, self.coordinates)), state

@@ -41,7 +41,7 @@ def backdoor_scale(own: Array, scale: float) -> Array:
 
 @dataclass(frozen=True)
 class RandomScaling:
-    """Scale by a random number.
+    """Sends the update times a random number.
 
     | argument | symbol |
     |---|---|

@@ -1,4 +1,4 @@
-"""Sign flip: every attacker sends its own update reversed, b = -kappa g."""
+"""Sign flip: every attacker sends its own update negated, b = -kappa g."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def sign_flip(own: Array, scale: float = 1.0) -> Array:
 
 @dataclass(frozen=True)
 class SignFlip:
-    """Reverse.
+    """Sends the negated update.
 
     | argument | symbol |
     |---|---|

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dragfl.corrections.idle import Tensors, no_needs, nothing_sent, step_unchanged
+from dragfl.corrections.none import Tensors, no_needs, nothing_sent, step_unchanged
 from dragfl.lazy import torch
 from dragfl.schedules import check_range
 from dragfl.types import Affine, Fields, LocalResult, RoundContext, no_state
@@ -23,7 +23,7 @@ from dragfl.types import Affine, Fields, LocalResult, RoundContext, no_state
 
 @dataclass(frozen=True)
 class AdaBest:
-    """AdaBest's client half.
+    """Subtracts a local bias estimate that decays while a client is absent.
 
     | argument | symbol |
     |---|---|

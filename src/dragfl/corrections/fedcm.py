@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dragfl.corrections.idle import Tensors, no_needs, nothing_kept
+from dragfl.corrections.none import Tensors, no_needs, nothing_kept
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
 from dragfl.types import Affine, FederationInfo, Fields, RoundContext, RoundInputs
@@ -26,7 +26,7 @@ class FedCMState:
 
 @dataclass(frozen=True)
 class FedCM:
-    """FedCM's two halves.
+    """Mixes the last global direction into every local step.
 
     | argument | symbol |
     |---|---|

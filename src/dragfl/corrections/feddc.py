@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dragfl.corrections.idle import Tensors, no_needs
+from dragfl.corrections.none import Tensors, no_needs
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
 from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext, RoundInputs
@@ -30,7 +30,7 @@ class FedDCState:
 
 @dataclass(frozen=True)
 class FedDC:
-    """FedDC's two halves.
+    """Separates each client's drift from its model and corrects its gradient.
 
     | argument | symbol |
     |---|---|
@@ -59,7 +59,7 @@ class FedDC:
     def client_finish(
         self, result: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
     ) -> tuple[Tensors, Tensors]:
-        # With a local rate of zero, as at the end of a schedule, the steps tell nothing of the gradient.
+        # With a local rate of zero, as at the end of a schedule, the steps carry no gradient.
         new = mine["s"] - sent["s"] - result.delta / (result.steps * result.lr) if result.lr > 0 else mine["s"]
         return {"ds": new - mine["s"]}, {"h": mine["h"] + result.delta, "s": new}
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dragfl.corrections.idle import Tensors, no_needs, nothing_sent
+from dragfl.corrections.none import Tensors, no_needs, nothing_sent
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
 from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext
@@ -28,7 +28,7 @@ class FedDynState:
 
 @dataclass(frozen=True)
 class FedDyn:
-    """FedDyn's two halves.
+    """Adds a dynamic regulariser to the local objective.
 
     | argument | symbol |
     |---|---|

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from dragfl.corrections.idle import Tensors, nothing_kept
+from dragfl.corrections.none import Tensors, nothing_kept
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
@@ -30,7 +30,7 @@ class MimeState:
 
 @dataclass(frozen=True)
 class Mime:
-    """Mime's two halves, for SGD with momentum.
+    """Mimics SGD with momentum on the union of all data.
 
     | argument | symbol |
     |---|---|

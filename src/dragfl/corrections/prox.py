@@ -13,14 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dragfl.corrections.idle import Tensors, no_needs, nothing_kept, nothing_sent, step_unchanged
+from dragfl.corrections.none import Tensors, no_needs, nothing_kept, nothing_sent, step_unchanged
 from dragfl.schedules import check_range
 from dragfl.types import Affine, Fields, RoundContext, no_state
 
 
 @dataclass(frozen=True)
 class FedProx:
-    """FedProx's client half; the server does nothing.
+    """Adds a proximal term that keeps clients near the global model.
 
     | argument | symbol |
     |---|---|

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from dragfl.corrections.idle import Tensors, no_needs
+from dragfl.corrections.none import Tensors, no_needs
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
 from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext, RoundInputs
@@ -30,7 +30,7 @@ class ScaffoldState:
 
 @dataclass(frozen=True)
 class Scaffold:
-    """SCAFFOLD's control variates.
+    """Corrects client drift with control variates.
 
     | argument | symbol |
     |---|---|
@@ -61,7 +61,7 @@ class Scaffold:
     ) -> tuple[Tensors, Tensors]:
         if self.option == "I":
             new = result.full_gradient()
-        elif not result.lr > 0:  # a schedule at its end: steps of length zero tell nothing of the gradient
+        elif not result.lr > 0:  # the end of a schedule: steps of length zero carry no gradient
             new = mine["c"]
         else:
             new = mine["c"] - sent["c"] - result.delta / (result.steps * result.lr)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dragfl.corrections.idle import Tensors
+from dragfl.corrections.none import Tensors
 from dragfl.corrections.scaffold import Scaffold, ScaffoldState
 from dragfl.lazy import Tensor, torch
 from dragfl.server_steps.adabest import AdaBestServer, AdaBestServerState

@@ -25,7 +25,7 @@ class AdaBestServerState:
 
 @dataclass(frozen=True)
 class AdaBestServer:
-    """Extrapolate the average of clients.
+    """Extrapolates the average of the clients' models.
 
     | argument | symbol |
     |---|---|

@@ -13,13 +13,13 @@ from dragfl.types import FederationInfo, RoundContext
 
 
 @dataclass(frozen=True)
-class LastTwoState:
+class AveragedIterateState:
     average: Tensor | None = None  # of the last two models; None before the first round
 
 
 @dataclass(frozen=True)
 class AveragedIterate:
-    """Move along the step, report the mean of the last two.
+    """Moves along the step and evaluates the mean of the last two models.
 
     | argument | symbol |
     |---|---|
@@ -31,14 +31,14 @@ class AveragedIterate:
     def __post_init__(self) -> None:
         check_range("server averaged_iterate", "lr", self.lr, 0.0, 1e6)
 
-    def init(self, info: FederationInfo) -> LastTwoState:
-        return LastTwoState()
+    def init(self, info: FederationInfo) -> AveragedIterateState:
+        return AveragedIterateState()
 
     def update(
-        self, state: LastTwoState, step: Tensor, w: Tensor, context: RoundContext
-    ) -> tuple[Tensor, LastTwoState]:
+        self, state: AveragedIterateState, step: Tensor, w: Tensor, context: RoundContext
+    ) -> tuple[Tensor, AveragedIterateState]:
         w_next = w + at(self.lr, context.t) * step
-        return w_next, LastTwoState(0.5 * (w + w_next))
+        return w_next, AveragedIterateState(0.5 * (w + w_next))
 
-    def evaluated(self, state: LastTwoState, w: Tensor) -> Tensor:
+    def evaluated(self, state: AveragedIterateState, w: Tensor) -> Tensor:
         return w if state.average is None else state.average

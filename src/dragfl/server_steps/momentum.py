@@ -24,7 +24,7 @@ class MomentumState:
 
 @dataclass(frozen=True)
 class Momentum:
-    """Heavy-ball momentum on the server.
+    """Applies heavy-ball momentum on the server.
 
     | argument | symbol |
     |---|---|

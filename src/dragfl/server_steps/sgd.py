@@ -11,7 +11,7 @@ from dragfl.types import NoState, RoundContext, no_state
 
 @dataclass(frozen=True)
 class SGD:
-    """Move along the step.
+    """Moves the model along the step.
 
     | argument | symbol |
     |---|---|

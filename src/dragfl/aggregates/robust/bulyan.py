@@ -29,7 +29,7 @@ from dragfl.schedules import check_choice
 
 @dataclass(frozen=True)
 class Bulyan:
-    """Updates selected by Krum, and the values around their median.
+    """Selects updates by Krum, then takes the values around their median.
 
     | argument | symbol |
     |---|---|

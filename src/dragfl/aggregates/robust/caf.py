@@ -28,7 +28,7 @@ from dragfl.lazy import Tensor, torch
 
 @dataclass(frozen=True)
 class CAF:
-    """The mean after a filter on the direction of largest spread.
+    """Takes the mean after a filter on the direction of largest spread.
 
     | argument | symbol |
     |---|---|

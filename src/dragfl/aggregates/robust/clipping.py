@@ -53,7 +53,7 @@ class NormClippingPlan:
 
 @dataclass(frozen=True)
 class NormClipping:
-    """The mean of updates clipped to a length.
+    """Takes the mean of updates clipped to a length.
 
     | argument | symbol |
     |---|---|
@@ -117,7 +117,7 @@ class Centre:
 
 @dataclass(frozen=True)
 class CenteredClipping:
-    """Updates clipped around the aggregate of the round before.
+    """Clips updates around the aggregate of the previous round.
 
     | argument | symbol |
     |---|---|

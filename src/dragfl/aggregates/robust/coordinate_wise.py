@@ -25,7 +25,7 @@ from dragfl.lazy import Tensor, torch
 
 @dataclass(frozen=True)
 class Median:
-    """The median of every coordinate."""
+    """Takes the median of every coordinate."""
 
     name: ClassVar[str] = "median"
     paper: ClassVar[str] = "Yin et al. 2018"
@@ -41,7 +41,7 @@ class Median:
 
 @dataclass(frozen=True)
 class TrimmedMean:
-    """The mean of every coordinate without its f largest and f smallest values.
+    """Takes the mean of every coordinate without its f largest and f smallest values.
 
     | argument | symbol |
     |---|---|
@@ -66,7 +66,7 @@ class TrimmedMean:
 
 @dataclass(frozen=True)
 class MeaMed:
-    """The mean of the n - f values of every coordinate that lie nearest to its median.
+    """Takes the mean of the n - f values of every coordinate nearest to its median.
 
     | argument | symbol |
     |---|---|
@@ -91,8 +91,8 @@ def mean_around_median(X: Tensor, keep: int) -> Tensor:
     """(b,) mean of the `keep` values of each column nearest to its median; among equally near ones the first rows.
 
     In sorted order s_0 <= s_1 <= ... the nearest values are neighbours: s_i goes and s_(i + keep) comes as long as the
-    one is farther from the median than the other. Two values that are equally far on either side are told apart by
-    their rows, which sorting forgets, so those columns are done again.
+    one is farther from the median than the other. Two values that are equally far on either side are distinguished
+    by their rows, which sorting loses, so those columns are computed again.
     """
 
     n = len(X)

@@ -29,7 +29,7 @@ from dragfl.schedules import check_range
 
 @dataclass(frozen=True)
 class DnC:
-    """The mean of the updates that never stick out along the main direction of a few coordinates.
+    """Takes the mean of the updates that are never outliers along the main direction of some coordinates.
 
     | argument | symbol |
     |---|---|

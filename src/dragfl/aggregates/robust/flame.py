@@ -33,7 +33,7 @@ from dragfl.schedules import check_range
 
 @dataclass(frozen=True)
 class Flame:
-    """The clipped mean of the largest cluster of directions, with noise.
+    """Takes the clipped mean of the largest cluster of directions, with noise.
 
     | argument | symbol |
     |---|---|

@@ -1,4 +1,4 @@
-"""FoolsGold: clients whose histories look alike share one vote.
+"""FoolsGold: clients with similar histories share one vote.
 
 Fung, Yoon, Beschastnikh: The Limitations of Federated Learning in Sybil Settings, RAID 2020.
 
@@ -7,9 +7,9 @@ Fung, Yoon, Beschastnikh: The Limitations of Federated Learning in Sybil Setting
     w_i = 1 - max(0, max_j cs_ij), divided by max w, 1 -> 0.99, then clip(ln(w / (1 - w)) + 0.5, 0, 1)
     Delta = sum w_i g_i / sum w_i
 
-Where all w are zero (all histories alike, as with equal data) the round is the mean, or zero with
-`on_identical = "skip"`. No f is assumed and lengths are not bounded: one long update that is unlike the others breaks
-it. Suspicion is the largest cosine to another history after pardoning.
+If all w are zero (identical histories, as with equal data) the round is the mean, or zero with
+`on_identical = "skip"`. No f is assumed and lengths are not bounded: one long update that differs from the others
+breaks it. Suspicion is the largest cosine to another history after pardoning.
 
 The server keeps one vector for every client ever seen: with M clients and d parameters up to 4 M d bytes.
 """
@@ -36,7 +36,7 @@ class Histories:
 
 @dataclass(frozen=True)
 class FoolsGold:
-    """Updates weighted by how unlike all others their client's history is.
+    """Weights updates by how dissimilar their client's history is to all others.
 
     | argument | symbol |
     |---|---|
@@ -63,11 +63,11 @@ class FoolsGold:
         history = block.delta + _known(plan, block)
         end = torch.finfo(history.dtype).max
         history.clamp_(-end, end)
-        w, alike = unlikeness(dots(history))
+        w, similarity = dissimilarity(dots(history))
         step = blend(normalised(w, self.on_identical).unsqueeze(0), block.delta, float(block.norm.max()))[0]
         order = block.client.sort().indices
         sums = {"step": step, "history": history[order], "client": block.client[order]}
-        return Partial.of(block, sums, {"norm": block.norm, "suspicion": alike, "trust": w})
+        return Partial.of(block, sums, {"norm": block.norm, "suspicion": similarity, "trust": w})
 
     def finish(
         self, state: Histories, plan: Histories, partial: Partial
@@ -90,7 +90,7 @@ def _known(state: Histories, block: Updates) -> Tensor:
     return known
 
 
-def unlikeness(G: Tensor) -> tuple[Tensor, Tensor]:
+def dissimilarity(G: Tensor) -> tuple[Tensor, Tensor]:
     """(w, largest cosine to another after pardoning), both (n,), from the dots of the histories."""
     q = G.diagonal().clamp_min(0.0).sqrt()
     inverse = torch.where(q > EPS, 1.0 / q.clamp_min(EPS), 0.0)
@@ -98,12 +98,12 @@ def unlikeness(G: Tensor) -> tuple[Tensor, Tensor]:
     v = cs.amax(1).clamp_min(0.0)
     pardon = v.unsqueeze(1) < v.unsqueeze(0)
     cs = torch.where(pardon, cs * (v.unsqueeze(1) / v.clamp_min(EPS).unsqueeze(0)), cs)
-    alike = cs.fill_diagonal_(0.0).amax(1).clamp_min(0.0)
-    w = (1.0 - alike).clamp(0.0, 1.0)
+    similarity = cs.fill_diagonal_(0.0).amax(1).clamp_min(0.0)
+    w = (1.0 - similarity).clamp(0.0, 1.0)
     if not w.max() > EPS:
-        return torch.zeros_like(w), alike
+        return torch.zeros_like(w), similarity
     w = (w / w.max()).clamp_max(0.99)
-    return torch.where(w > 0, (w / (1.0 - w)).log() + 0.5, 0.0).clamp(0.0, 1.0), alike
+    return torch.where(w > 0, (w / (1.0 - w)).log() + 0.5, 0.0).clamp(0.0, 1.0), similarity
 
 
 def normalised(w: Tensor, on_identical: str) -> Tensor:

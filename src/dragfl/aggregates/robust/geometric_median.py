@@ -26,7 +26,7 @@ from dragfl.schedules import check_range
 
 @dataclass(frozen=True)
 class GeometricMedian:
-    """The point with the least sum of distances to the updates.
+    """Takes the point with the least sum of distances to the updates.
 
     | argument | symbol |
     |---|---|

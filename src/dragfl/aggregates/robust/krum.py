@@ -1,4 +1,4 @@
-"""Krum and Multi-Krum: the updates that lie closest to their neighbours.
+"""Krum and Multi-Krum: the updates closest to their neighbours.
 
 Blanchard, El Mhamdi, Guerraoui, Stainer: Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent,
 NeurIPS 2017.
@@ -48,7 +48,7 @@ def mean_of_rows(rows: Tensor, n: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Krum:
-    """The one update that lies closest to its neighbours.
+    """Selects the one update closest to its neighbours.
 
     | argument | symbol |
     |---|---|
@@ -75,7 +75,7 @@ class Krum:
 
 @dataclass(frozen=True)
 class MultiKrum:
-    """The mean of the m updates that lie closest to their neighbours.
+    """Takes the mean of the m updates closest to their neighbours.
 
     | argument | symbol |
     |---|---|

@@ -1,4 +1,4 @@
-"""MDA, minimum-diameter averaging: the mean of the n - f updates that lie closest together.
+"""MDA, minimum-diameter averaging: the mean of the n - f updates that are closest together.
 
 El Mhamdi, Guerraoui, Guirguis, Hoang, Rouault: Genuinely Distributed Byzantine Machine Learning, PODC 2020.
 
@@ -31,7 +31,7 @@ LIMIT = 200_000  # branchings, a second or two
 
 @dataclass(frozen=True)
 class MDA:
-    """The mean of the n - f updates that lie closest together.
+    """Takes the mean of the n - f updates that are closest together.
 
     | argument | symbol |
     |---|---|

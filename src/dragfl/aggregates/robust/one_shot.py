@@ -18,7 +18,7 @@ from dragfl.aggregates.robust.contract import ColumnRule, HasF, WeightRule, chec
 from dragfl.aggregates.robust.coordinate_wise import MeaMed, Median, TrimmedMean
 from dragfl.aggregates.robust.dnc import DnC
 from dragfl.aggregates.robust.flame import Flame
-from dragfl.aggregates.robust.fools_gold import normalised, unlikeness
+from dragfl.aggregates.robust.fools_gold import dissimilarity, normalised
 from dragfl.aggregates.robust.geometric_median import GeometricMedian
 from dragfl.aggregates.robust.gram import blend, dots, tame
 from dragfl.aggregates.robust.krum import Krum, MultiKrum
@@ -168,7 +168,7 @@ def centered_clipping(updates: Array, center: Array, radius: float | None = None
 def fools_gold(
     updates: Array, history: Array | None = None, *, on_identical: Literal["mean", "skip"] = "mean"
 ) -> Array:
-    """Updates weighted by how unlike the others' their history is: (n, d) sums so far, these updates included.
+    """Updates weighted by how dissimilar their histories (n, d) are: sums so far, these updates included.
 
     Without a history the updates themselves are compared, as in a first round.
     """
@@ -183,7 +183,7 @@ def fools_gold(
     X, norms, H, lengths = X[keep], norms[keep], H[keep], lengths[keep]
     if not len(X):
         return like(X.new_zeros(X.shape[1]), updates)
-    w, _ = unlikeness(dots(tame(H, lengths)))
+    w, _ = dissimilarity(dots(tame(H, lengths)))
     weights = normalised(w, on_identical).unsqueeze(0)
     return like(blend(weights, tame(X, norms), float(norms.max()))[0], updates)
 

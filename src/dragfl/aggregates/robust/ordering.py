@@ -3,7 +3,7 @@
 A sorting network is a fixed list of comparators (i, j): put the smaller of rows i and j into i, the larger into j. On
 rows of a block it sorts all columns at once, with two vector instructions a comparator and no branch. Only what a rule
 asks for is computed: going backwards, a comparator between two rows of one *class* (values that will only be added up,
-or thrown away) is left out, and of the others only the halves that somebody reads are done.
+or thrown away) is left out, and of the others only the halves that are read later are computed.
 
 Batcher: Sorting networks and their applications, AFIPS 1968.
 """
@@ -20,9 +20,9 @@ from dragfl.lazy import Tensor, torch
 
 WIDTH = 8192  # columns at a time: a row of it stays in the first cache, 40 of them in the second
 Step = tuple[int, int, bool, bool]  # rows i < j, and whether the smaller and the larger are read later
-Rows = list[Any]  # numpy arrays on the CPU, tensors elsewhere: minimum, maximum, add ... are called alike
+Rows = list[Any]  # numpy arrays on the CPU, tensors elsewhere: minimum, maximum, add ... have the same names
 Finish = Callable[[Any, Rows, Tensor], Any]  # (numpy or torch, rows after the network, piece of the block) -> (b,)
-UNREAD = -1  # the class of rows that nobody reads
+UNREAD = -1  # the class of rows that are not read
 
 
 def _batcher(n: int) -> Iterator[tuple[int, int]]:
@@ -43,7 +43,7 @@ def _batcher(n: int) -> Iterator[tuple[int, int]]:
 def network(classes: tuple[int, ...]) -> tuple[Step, ...]:
     """The comparators after which rank i of a column is somewhere among the rows of class classes[i].
 
-    Ranks of a class of their own lie in their own row; UNREAD ranks are nowhere.
+    A rank that is the only one of its class is in its own row; UNREAD ranks are nowhere.
     """
     kinds, fresh = list(classes), max(classes) + 1
     steps: list[Step] = []

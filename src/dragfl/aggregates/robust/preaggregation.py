@@ -59,14 +59,12 @@ class Bucketing:
     | argument | symbol |
     |---|---|
     | size | s, updates in a bucket |
-    | f | f, assumed number of malicious updates, hence of spoilt buckets; by default that of the chain |
+    | f | f, assumed number of malicious updates, hence of affected buckets; by default that of the chain |
     """
 
     size: int = 2
     f: int | None = None
     name: ClassVar[str] = "bucketing"
-
-    buckets: ClassVar[bool] = True  # its rows are nobody's own
 
     def __post_init__(self) -> None:
         check_count("bucketing", "size", self.size, 1)

@@ -24,7 +24,7 @@ from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, R
 
 @dataclass(frozen=True)
 class RLR:
-    """The mean, reversed in coordinates where too few clients agree on the sign.
+    """Takes the mean, negated in coordinates where too few clients agree on the sign.
 
     | argument | symbol |
     |---|---|

@@ -32,7 +32,7 @@ from dragfl.schedules import check_choice, check_range
 
 @dataclass(frozen=True)
 class SignGuard:
-    """The clipped mean of updates with ordinary lengths and signs.
+    """Takes the clipped mean of updates with typical lengths and signs.
 
     | argument | symbol |
     |---|---|
@@ -67,8 +67,8 @@ class SignGuard:
             labels = mean_shift(self.name, points)
         else:
             labels = k_means(self.name, points, int(rng.integers(2**31)))
-        alike = torch.from_numpy(largest(labels)).to(usual.device)
-        kept = usual & alike if bool((usual & alike).any()) else alike
+        majority_signs = torch.from_numpy(largest(labels)).to(usual.device)
+        kept = usual & majority_signs if bool((usual & majority_signs).any()) else majority_signs
         clip = factors(gram.norms, None)
         away = torch.linalg.vector_norm(signs - signs[kept].mean(0), dim=1)
         suspicion = away + ratio.clamp(EPS, 1.0 / EPS).log().abs()
