@@ -7,6 +7,8 @@ migrate` rewrites files with `migrate_file`.
 from __future__ import annotations
 
 import copy
+import itertools
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -40,40 +42,24 @@ OLD_NAMES: dict[str, dict[str, str]] = {  # part of an algorithm -> old name -> 
         "dragfl.paper.from_zero:FromZero": "dragfl.reproduction.parts:AdaBestFromZero",
     },
 }
-PLAIN_TABLES = ("root", "evaluation", "state")
-PART_KEYS = ("correction", "aggregate", "server")
 
 KeyPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class Rename:
-    """A key at `path` in the tables and its new name; or, with `value`, a string there and its new value."""
-
-    path: KeyPath
-    new: str
-    value: bool = False
-
-    @property
-    def new_text(self) -> str:
-        return f'{dotted(self.path)} = "{self.new}"' if self.value else dotted((*self.path[:-1], self.new))
-
-    def __str__(self) -> str:
-        return f"{dotted(self.path)} -> {self.new_text}"
-
-
-@dataclass(frozen=True)
-class Addition:
-    """A key that a resolved spec of 0.1 lacks, with the value that repeats what 0.1 did."""
+class Change:
+    """A key at `path` with a new name; or, with `is_value`, a new value at `path`."""
 
     path: KeyPath
     new: Any
+    is_value: bool = False
+
+    @property
+    def new_text(self) -> str:
+        return f"{dotted(self.path)} = {json.dumps(self.new)}" if self.is_value else dotted((*self.path[:-1], self.new))
 
     def __str__(self) -> str:
-        return f"{dotted(self.path)} = {str(self.new).lower()} added"
-
-
-Change = Rename | Addition
+        return f"{dotted(self.path)} -> {self.new_text}"
 
 
 def dotted(path: KeyPath) -> str:
@@ -81,70 +67,37 @@ def dotted(path: KeyPath) -> str:
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
 
 
-def find_old_keys(tables: Mapping[str, Any]) -> list[Rename]:
+def find_old_keys(tables: Mapping[str, Any]) -> list[Change]:
     """Every old key and name in the tables of a spec, in the order in which they can be renamed one by one."""
-    found: list[Rename] = []
-    for name in PLAIN_TABLES:
-        found += _keys(tables.get(name), (name,), name)
-    found += _attack(tables.get("attack"))
-    for name, table in _items(tables.get("attacks")):
-        found += _keys(table, ("attacks", name), name)
-    found += _algorithm(tables.get("algorithm"), ("algorithm",))
-    for name, table in _items(tables.get("algorithms")):
-        found += _algorithm(table, ("algorithms", name), name)
+    found: list[Change] = []
+    for path, table in _inner_tables((), tables):
+        owners = [owner for owner in (table.get("name"), path[-1]) if isinstance(owner, str)]
+        for owner, key in itertools.product(owners, table):
+            # In 0.1 a `fraction` of poisoned samples always came with `share` or `attackers`, the number of attackers.
+            today = path == ("attack",) and key == "fraction" and not table.keys() & {"share", "attackers"}
+            if key in OLD_KEYS.get(owner, {}) and not today:
+                found.append(Change((*path, key), OLD_KEYS[owner][key]))
+        for key, value in table.items():
+            names = OLD_NAMES.get(path[-1] if key == "name" else key, {})
+            if isinstance(value, str) and value in names:
+                found.append(Change((*path, key), names[value], is_value=True))
     return found
 
 
-def _items(table: Any) -> Iterator[tuple[str, Any]]:
-    yield from table.items() if isinstance(table, Mapping) else ()
-
-
-def _keys(table: Any, path: KeyPath, owner: Any) -> list[Rename]:
-    """The old keys of one owner in a table."""
-    old = OLD_KEYS.get(owner, {}) if isinstance(owner, str) else {}
-    return [Rename((*path, key), old[key]) for key, _ in _items(table) if key in old]
-
-
-def _attack(table: Any) -> list[Rename]:
-    """In 0.1 `fraction` was the fraction of poisoned samples, and always came with `share` or `attackers`."""
-    if not isinstance(table, Mapping):
-        return []
-    found = _keys(table, ("attack",), table.get("name"))
-    if not table.keys() & {"share", "attackers"}:  # the fraction of attackers, as today
-        found = [rename for rename in found if rename.path[-1] != "fraction"]
-    return found + _keys(table, ("attack",), "attack")
-
-
-def _algorithm(table: Any, path: KeyPath, name: Any = None) -> list[Rename]:
-    """The flat settings of a preset, and the parts that are spelled out."""
-    if not isinstance(table, Mapping):
-        return []
-    found = _keys(table, path, table.get("name", name))
-    for part in PART_KEYS:
-        found += _part(table.get(part), (*path, part), OLD_NAMES.get(part, {}))
-    return found
-
-
-def _part(part: Any, path: KeyPath, names: Mapping[str, str]) -> list[Rename]:
-    if isinstance(part, str):
-        return [Rename(path, names[part], value=True)] if part in names else []
-    if not isinstance(part, Mapping):
-        return []
-    name = part.get("name")
-    found = _keys(part, path, name)
-    if isinstance(name, str) and name in names:
-        found.append(Rename((*path, "name"), names[name], value=True))
-    links = part.get("chain")
-    for i, link in enumerate(links if isinstance(links, list | tuple) else ()):
-        found += _part(link, (*path, "chain", i), {})
-    return found
+def _inner_tables(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+    """Every table inside a value at `path`, with its own path; the outer ones first."""
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, inner in items:
+        if isinstance(inner, Mapping):
+            yield (*path, key), inner
+        yield from _inner_tables((*path, key), inner)
 
 
 def refuse_old_keys(tables: Mapping[str, Any]) -> None:
     """Raise where a key or a name is one of version 0.1; the error has the new one."""
-    for rename in find_old_keys(tables):
+    for change in find_old_keys(tables):
         raise SpecError(
-            f"{dotted(rename.path)}: has a new name since version 0.1; write {rename.new_text} "
+            f"{dotted(change.path)}: has a new name since version 0.1; write {change.new_text} "
             "(dragfl migrate FILE rewrites a file)"
         )
 
@@ -167,18 +120,18 @@ def rename_override(text: str) -> str:
     table: Any = {last: value.strip()}
     for parent in reversed(parents):
         table = {parent: table}
-    for rename in find_old_keys(table):
-        return f"{key}={rename.new}" if rename.value else f"{rename.new_text}{equals}{value}"
+    for change in find_old_keys(table):
+        return f"{key}={change.new}" if change.is_value else f"{change.new_text}{equals}{value}"
     return text
 
 
 def find_changes(tables: Mapping[str, Any]) -> list[Change]:
     """Everything that turns tables of 0.1 into tables of today."""
-    changes: list[Change] = list(find_old_keys(tables))
+    changes = find_old_keys(tables)
     state, attack = tables.get("state"), tables.get("attack")
     resolved = isinstance(state, Mapping) and "lost" in state  # 0.1 wrote it in every resolved spec
     if resolved and isinstance(attack, Mapping) and "forge_extras" not in attack:
-        changes.append(Addition(("attack", "forge_extras"), False))
+        changes.append(Change(("attack", "forge_extras"), False, is_value=True))
     return changes
 
 
@@ -189,7 +142,7 @@ def apply_change(tables: Mapping[str, Any], change: Change) -> dict[str, Any]:
     table: Any = changed
     for key in parents:
         table = table[key]
-    if isinstance(change, Addition) or change.value:
+    if change.is_value:
         table[last] = change.new
         return changed
     items = [(change.new if key == last else key, value) for key, value in table.items()]
@@ -224,18 +177,17 @@ def _rewrite(text: str, change: Change, wanted: Mapping[str, Any]) -> str:
 
 def _candidates(text: str, change: Change) -> Iterator[str]:
     """The text with the change made at each place that could be meant."""
-    old = str(change.path[-1])
-    if isinstance(change, Addition):
-        line = f"{old} = {str(change.new).lower()}"
-        places = re.finditer(rf"(?m)^[ \t]*\[[ \t]*{re.escape(dotted(change.path[:-1]))}[ \t]*\].*$", text)
-        yield from (f"{text[: place.end()]}\n{line}{text[place.end() :]}" for place in places)
-    elif change.value:
-        pattern = "|".join(re.escape(name) for names in OLD_NAMES.values() for name in names)
-        for place in re.finditer(rf"(?P<quote>[\"'])(?:{pattern})(?P=quote)", text):
-            yield f'{text[: place.start()]}"{change.new}"{text[place.end() :]}'
-    else:
-        for place in re.finditer(rf"(?<![\w-])(?P<quote>[\"']?){re.escape(old)}(?P=quote)(?=\s*=)", text):
+    old = re.escape(str(change.path[-1]))
+    if not change.is_value:
+        for place in re.finditer(rf"(?<![\w-])(?P<quote>[\"']?){old}(?P=quote)(?=\s*=)", text):
             yield text[: place.start()] + change.new + text[place.end() :]
+        return
+    names = "|".join(re.escape(name) for names in OLD_NAMES.values() for name in names)
+    for place in re.finditer(rf"(?P<quote>[\"'])(?:{names})(?P=quote)", text):
+        yield text[: place.start()] + json.dumps(change.new) + text[place.end() :]
+    header = re.escape(dotted(change.path[:-1]))
+    for place in re.finditer(rf"(?m)^[ \t]*\[[ \t]*{header}[ \t]*\].*$", text):  # a new key below its header
+        yield f"{text[: place.end()]}\n{change.path[-1]} = {json.dumps(change.new)}{text[place.end() :]}"
 
 
 def migrate_path(path: Path) -> dict[Path, list[Change]]:
