@@ -10,7 +10,7 @@ import pytest
 from dragfl import load
 from dragfl.reproduction.run_time import RunTimes, estimate_round_seconds, format_duration
 from dragfl.reproduction.summary import TELEMETRY, telemetry
-from dragfl.runs.sweep import PlannedRun
+from dragfl.runs.sweep_plan import PlannedRun
 
 METRICS: list[dict[str, Any]] = [
     {"bytes_up": 10, "bytes_down": 20, "step_ratio": 1.0, "mean_norm": 4.0, "pairwise_cosine": 0.1, "step_norm": 1.0,
@@ -62,6 +62,6 @@ def test_run_time_estimates(tmp_path: Path) -> None:
     experiment = load({"rounds": 100, "clients": {"total": 40, "local_steps": 5, "batch_size": 20},
                        "model": {"name": "mlp", "hidden": 500}})  # fmt: skip
     assert estimate_round_seconds(experiment) == pytest.approx(0.15)
-    planned = PlannedRun("x", tmp_path / "x", experiment)
+    planned = PlannedRun(tmp_path / "x", experiment)
     assert RunTimes([planned]).remaining([planned]) == pytest.approx(15.0)
     assert (format_duration(15), format_duration(200), format_duration(3 * 3600)) == ("15 s", "3 min", "3.0 h")

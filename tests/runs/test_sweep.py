@@ -12,7 +12,9 @@ import dragfl
 from dragfl import report
 from dragfl.algorithms import PRESETS
 from dragfl.errors import Interrupted, SpecError
-from dragfl.runs.sweep import LONGEST_NAME, Callbacks, parse_grid, plan_sweep, run_name, split_commas
+from dragfl.runs.sweep import Callbacks
+from dragfl.runs.sweep_plan import LONGEST_NAME, parse_grid, plan_sweep, run_name, split_commas
+from dragfl.types import RoundRecord
 from tests.conftest import DIGITS, kept_bytes, merged
 
 SIXTEEN = (
@@ -187,6 +189,13 @@ class TestInterrupted:
         with pytest.raises(Interrupted, match="1 of 6 runs finished"):
             dragfl.sweep(short, GRID, tmp_path, Callbacks(should_stop=lambda: True))
         assert len(bytes_of(tmp_path)) == 1
+
+    def test_the_message_has_the_cause_if_the_user_did_not_stop_it(self, tmp_path: Path) -> None:
+        def fill_disk(record: RoundRecord) -> None:
+            raise Interrupted("metrics.jsonl: cannot be written, the disk is full")
+
+        with pytest.raises(Interrupted, match=r"0 of 6 runs finished.*the disk is full"):
+            dragfl.sweep(SMALL, GRID, tmp_path, Callbacks(on_record=fill_disk))
 
     def test_a_stop_in_the_very_last_round_is_no_interruption(self, tmp_path: Path) -> None:
         log: list[tuple[str, int]] = []

@@ -42,7 +42,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from dragfl.runs.arena_plan import DEFAULT_ATTACKS, default_defences, plan_arena
-    from dragfl.runs.sweep import parse_values
+    from dragfl.runs.sweep_plan import parse_values
 
     tables = _read_tables(args)
     names = ("defences", "attacks", "partitions", "fractions", "seeds")

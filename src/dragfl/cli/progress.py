@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dragfl.runs.directory import Run
-from dragfl.runs.sweep import Callbacks, PlannedRun
+from dragfl.runs.sweep import Callbacks
+from dragfl.runs.sweep_plan import PlannedRun
 from dragfl.types import RoundRecord
 
 

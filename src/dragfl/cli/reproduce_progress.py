@@ -15,7 +15,7 @@ from dragfl.reproduction.run_time import RunTimes, format_duration, remaining_ro
 
 if TYPE_CHECKING:
     from dragfl.runs.directory import Run
-    from dragfl.runs.sweep import PlannedRun
+    from dragfl.runs.sweep_plan import PlannedRun
     from dragfl.types import RoundRecord
 
 

@@ -25,7 +25,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from dragfl.config.spec import read
-    from dragfl.runs.sweep import parse_grid, plan_sweep, run_planned
+    from dragfl.runs.sweep_plan import parse_grid, plan_sweep
 
     out = args.out or Path("sweeps") / str(read(args.experiment).get("name", "run"))
     planned = plan_sweep(args.experiment, parse_grid(args.words), out)
@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from dragfl.cli.interrupt import catch_interrupts
     from dragfl.cli.output import print_report
     from dragfl.cli.progress import SweepProgress
+    from dragfl.runs.sweep import run_planned
 
     progress = SweepProgress(planned, quiet=args.quiet)
     with catch_interrupts() as should_stop, progress.bar:

@@ -78,7 +78,7 @@ def find_old_keys(tables: Mapping[str, Any]) -> list[Change]:
             if key in OLD_KEYS.get(owner, {}) and not today:
                 found.append(Change((*path, key), OLD_KEYS[owner][key]))
         for key, value in table.items():
-            names = OLD_NAMES.get(path[-1] if key == "name" else key, {})
+            names = OLD_NAMES.get(str(path[-1]) if key == "name" else key, {})
             if isinstance(value, str) and value in names:
                 found.append(Change((*path, key), names[value], is_value=True))
     return found

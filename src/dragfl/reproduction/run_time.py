@@ -10,7 +10,7 @@ from statistics import median
 
 from dragfl.config.spec import Experiment
 from dragfl.runs.directory import SPEC, Run, load_run
-from dragfl.runs.sweep import PlannedRun
+from dragfl.runs.sweep_plan import PlannedRun
 
 # Measured on one core of an Intel Xeon server, for networks of the paper's width.
 SECONDS_PER_1000_SAMPLES = {"mlp": 0.035, "cnn": 1.5, "logistic": 0.005}

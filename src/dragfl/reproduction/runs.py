@@ -13,16 +13,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragfl.config.compare import comparable
 from dragfl.config.overrides import override
 from dragfl.config.spec import Experiment, resolve
-from dragfl.errors import Interrupted, SpecError
+from dragfl.errors import SpecError
 from dragfl.reproduction.figure import Curve, Figure
 from dragfl.reproduction.run_time import RunTimes
 from dragfl.runs.directory import SPEC, Run, load_run
-from dragfl.runs.sweep import Callbacks, PlannedRun, run_planned
+from dragfl.runs.sweep_plan import PlannedRun
+
+if TYPE_CHECKING:
+    from dragfl.runs.sweep import Callbacks
 
 TUNING_SEED = 100  # never used for verdicts, whose seeds count from 0
 
@@ -87,7 +90,7 @@ def plan_figure(request: FigureRequest, folder: Path) -> FigurePlan:
 
     def plan_run(curve: Curve, settings: Sequence[str], seed: int, candidate: Any = None) -> CurveRun:
         experiment = resolve_run(request, [*curve.set, *settings], seed)
-        return CurveRun(curve.id, seed, PlannedRun(experiment.name, folder / experiment.name, experiment), candidate)
+        return CurveRun(curve.id, seed, PlannedRun(folder / experiment.name, experiment), candidate)
 
     for curve in request.figure.curves:
         settings: list[str] = []
@@ -175,6 +178,8 @@ def run_figures(
 
     Each pass calls `on_plan` with its runs and with placeholders for the runs of the next pass.
     """
+    from dragfl.runs.sweep import run_planned
+
     while True:
         plans = [plan_figure(request, folder) for request in requests]
         missing = missing_runs(plans)
@@ -182,8 +187,6 @@ def run_figures(
             return
         on_plan(missing, [p for plan in plans for p in plan.runs_after_tuning])
         try:
-            run_planned(missing, callbacks, jobs=min(jobs, len(missing)))
-        except Interrupted as error:
-            raise Interrupted(str(error).replace("sweep", "reproduce", 1)) from None
+            run_planned(missing, callbacks, jobs=min(jobs, len(missing)), command="reproduce")
         except SpecError as error:
             raise SpecError(str(error).replace("--out", "--runs")) from None

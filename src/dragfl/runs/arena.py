@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from dragfl import atomic
-from dragfl.errors import Interrupted
 from dragfl.runs.arena_plan import Arena, plan_arena
 from dragfl.runs.directory import Run
+from dragfl.runs.loop import create_folder
 from dragfl.runs.sweep import NO_CALLBACKS, Callbacks, run_planned
 
 MANIFEST = "arena.json"
@@ -41,11 +41,6 @@ def arena(
 
 def run_arena(arena: Arena, callbacks: Callbacks = NO_CALLBACKS, *, jobs: int = 1) -> list[Run]:
     """Write the manifest of a planned arena, then run it."""
-    from dragfl.runs.loop import create_folder
-
     create_folder(arena.folder)
     atomic.write_json(arena.folder / MANIFEST, arena.manifest())
-    try:
-        return run_planned(arena.planned, callbacks, jobs=jobs)
-    except Interrupted as error:
-        raise Interrupted(str(error).replace("sweep", "arena", 1)) from None
+    return run_planned(arena.planned, callbacks, jobs=jobs, command="arena")

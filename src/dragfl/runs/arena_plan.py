@@ -13,7 +13,7 @@ from dragfl.attacks import ATTACKS
 from dragfl.config.overrides import ATTACKER_KEYS, NO_ATTACK, replace_values
 from dragfl.config.spec import Experiment, read, resolve
 from dragfl.errors import SpecError, nearest
-from dragfl.runs.sweep import PlannedRun, run_name
+from dragfl.runs.sweep_plan import PlannedRun, run_name
 from dragfl.types import FederationInfo
 
 RUNS = "runs"  # the folder of the runs, inside the arena's folder
@@ -161,7 +161,7 @@ def _plan_row(
     def cell(attack: str, label: str | None, settings: Tables, experiment: Experiment | None, reason: str) -> Cell:
         values = {"algorithm.name": defence, "attack.name": attack, **settings, **split, "seed": seed}
         name = run_name(values)
-        planned = PlannedRun(name, folder / name, replace(experiment, name=name)) if experiment else None
+        planned = PlannedRun(folder / name, replace(experiment, name=name)) if experiment else None
         return Cell(defence, attack, _partition_label(partition), label, seed, planned, reason)
 
     cells: list[Cell] = []

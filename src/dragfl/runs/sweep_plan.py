@@ -1,0 +1,111 @@
+"""Plan a sweep: the experiment of every combination of values, checked before anything runs. Imports no torch."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from dragfl.config.overrides import parse_override, replace_values
+from dragfl.config.spec import Experiment, read, resolve
+from dragfl.errors import SpecError
+
+Grid = Mapping[str, Sequence[Any]]
+LONGEST_NAME = 120  # of a folder; file systems allow 255 bytes
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A checked experiment and the run directory it belongs to."""
+
+    folder: Path
+    experiment: Experiment
+
+    @property
+    def name(self) -> str:
+        return self.experiment.name
+
+
+def plan_sweep(source: str | Path | Mapping[str, Any], grid: Grid, out: str | Path) -> list[PlannedRun]:
+    """Every run of the grid, checked before the first one starts."""
+    tables = read(source)
+    for key, values in grid.items():
+        if not values:
+            raise SpecError(f"sweep: no values for '{key}'; give at least one")
+    planned: dict[str, PlannedRun] = {}
+    for combination in itertools.product(*grid.values()):
+        chosen = dict(zip(grid, combination, strict=True))
+        name = run_name(chosen) or str(tables.get("name", "run"))
+        if name in planned:
+            raise SpecError(f"sweep: two runs have the name '{name}'; give each value once")
+        paths = [(key.split("."), value) for key, value in chosen.items()]
+        try:
+            experiment = resolve({**replace_values(tables, paths), "name": name})
+        except SpecError as error:
+            raise SpecError(f"sweep, run '{name}': {error}") from None
+        planned[name] = PlannedRun(Path(out) / name, experiment)
+    return list(planned.values())
+
+
+def parse_grid(words: Sequence[str]) -> dict[str, list[Any]]:
+    """A grid from words `key=a,b,c`."""
+    grid: dict[str, list[Any]] = {}
+    for word in words:
+        key, equals, values = word.partition("=")
+        key = key.strip()
+        if not equals or not values:
+            raise SpecError(f"sweep: {word!r}; write key=value,value,... for example seed=0,1,2")
+        if key in grid:
+            raise SpecError(f"sweep: '{key}' is given twice; put all its values in one word")
+        grid[key] = parse_values(key, values)
+    return grid
+
+
+def parse_values(key: str, text: str) -> list[Any]:
+    """The values of `a,b,c`, each a TOML literal or a bare word."""
+    return [parse_override(f"{key}={value}")[1] for value in split_commas(text)]
+
+
+def split_commas(text: str) -> list[str]:
+    """Split at commas outside brackets and quotes."""
+    pieces, depth, quote, start = [], 0, "", 0
+    for i, c in enumerate(text):
+        if quote:
+            quote = "" if c == quote else quote
+        elif c in "\"'":
+            quote = c
+        elif c in "[{":
+            depth += 1
+        elif c in "]}":
+            depth -= 1
+        elif c == "," and depth == 0:
+            pieces.append(text[start:i])
+            start = i + 1
+    return [piece.strip() for piece in [*pieces, text[start:]]]
+
+
+def run_name(values: Mapping[str, Any]) -> str:
+    """A folder name made of the values of a run: `drag-seed0`, `c0.25-lr0.1`."""
+    name = "-".join(_name_part(key, value) for key, value in values.items())
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 17]}-{blake2b(name.encode(), digest_size=8).hexdigest()}"
+
+
+def _name_part(key: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        text = "_".join(_name_part(inner, entry) for inner, entry in value.items())
+    elif isinstance(value, str):
+        text = value
+    elif isinstance(value, int | float | list | tuple):
+        text = tomli_w.dumps({"v": value}).removeprefix("v = ").strip()
+    else:
+        text = str(getattr(value, "name", type(value).__name__))
+    last = key.rsplit(".", 1)[-1]
+    return re.sub(r"[^A-Za-z0-9._+-]+", "_", text if last in ("name", "kind") else f"{last}{text}").strip("_")
