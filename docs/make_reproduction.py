@@ -13,12 +13,12 @@ from pathlib import Path
 import tomli_w
 
 from dragfl.config.overrides import override
+from dragfl.report.figures.files import FIGURES
 from dragfl.reproduction.claims import Comparison, claims_for, load_causes
 from dragfl.reproduction.figure import Figure, figure_names, load_figure
 from dragfl.reproduction.formatting import METRIC_NAMES, format_comparison
 from dragfl.reproduction.plots import caption
 from dragfl.reproduction.results import (
-    FIGURES,
     count_verdicts,
     curve_table,
     load_summaries,
@@ -71,11 +71,11 @@ def write_page(folder: Path, page: Path) -> list[Path]:
     """Write the page and its plots from the summaries in a folder; return the paths."""
     summaries = load_summaries(folder)
     plots = plot_figures(summaries, list(summaries), folder)
-    for plot in plots:
-        plot.pdf.unlink(missing_ok=True)  # the page shows the PNG
+    for name in plots:
+        (folder / FIGURES / f"{name}.pdf").unlink()  # the page shows the PNG
     causes = folder / CAUSES
     page.write_text(render_page(summaries, causes.read_text() if causes.is_file() else "", folder.name))
-    return [page, *(plot.png for plot in plots)]
+    return [page, *(folder / FIGURES / f"{name}.png" for name in plots)]
 
 
 def render_page(summaries: Summaries, causes: str, folder: str) -> str:

@@ -25,8 +25,8 @@ def storage_error(path: Path, error: OSError) -> Exception:
     if error.errno not in _NO_SPACE:
         return error
     return Interrupted(
-        f"{path}: cannot be written, {_NO_SPACE[error.errno]}; everything up to the last checkpoint is safe. "
-        f"Free some space, then: dragfl resume {path.parent}"
+        f"{path}: cannot be written, {_NO_SPACE[error.errno]}; files written before are safe. "
+        f"Free some space and repeat the command; to continue a run: dragfl resume {path.parent}"
     )
 
 

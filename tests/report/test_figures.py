@@ -12,7 +12,7 @@ import pytest
 
 from dragfl import functional, report
 from dragfl.report.figures import clients, illustrations, style
-from dragfl.report.series import client_table, group_series, points_by_round, running_mean, values_by_role
+from dragfl.report.series import Series, client_table, group_series, points_by_round, running_mean, values_by_role
 
 from .conftest import MakeRun
 
@@ -96,11 +96,13 @@ def test_many_clients_and_rounds_are_reduced() -> None:
     assert binned[0, 0] == pytest.approx(np.arange(5).mean())
 
 
-def test_label_positions_keep_a_gap_and_their_order() -> None:
-    placed = style.spread_positions([0.5, 0.51, 0.9, 1.0], gap=0.1)
-    assert placed[1] - placed[0] == pytest.approx(0.1)
-    assert placed[3] - placed[2] >= 0.1 - 1e-9
-    assert placed[3] <= 1.0 + 1e-9
+def test_the_legend_is_in_the_order_of_the_ends_of_the_lines() -> None:
+    styles = [style.LineStyle(colour, "-") for colour in style.COLOURS]
+    ends = {"low": 0.2, "high": 0.9, "middle": 0.5}
+    series = [Series([1, 2], [0, y], [0, y], [0, y], []) for y in ends.values()]
+    lines = list(zip(ends, series, styles, strict=False))
+    (legend,) = style.draw_lines({"": lines}, height=2).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["high", "middle", "low"]
 
 
 def test_one_colour_for_each_algorithm_and_one_dash_for_each_attack(make_run: MakeRun) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import dragfl
 from dragfl import report
-from dragfl.errors import SpecError
+from dragfl.errors import Interrupted, SpecError
 from dragfl.report import figures
 
 from .conftest import MakeRun, write_run
@@ -89,8 +89,8 @@ def test_illustrations_only_of_what_was_run(make_run: MakeRun, tmp_path: Path) -
     names = {}
     for algorithm, attack in (("fedavg", None), ("drag", None), ("fedavg", "sign_flip")):
         run = make_run(f"{algorithm}-{attack}", algorithm=algorithm, attack=attack, rounds=2)
-        figures.draw_illustrations(report.group_runs([run]), tmp_path)
-        names[algorithm, attack] = {path.stem for path in tmp_path.glob("*.png")}
+        drawn = figures.draw_figures(report.group_runs([run]), tmp_path)
+        names[algorithm, attack] = drawn.keys() & {"attack", "dragging"}
     assert names == {("fedavg", None): set(), ("drag", None): {"dragging"}, ("fedavg", "sign_flip"): {"attack"}}
 
 
@@ -112,25 +112,24 @@ def test_a_full_disk_keeps_the_old_page(make_run: MakeRun, tmp_path: Path, monke
     run = make_run("one", rounds=4)
     old = tmp_path / "report.html"
     old.write_text("old")
-    monkeypatch.setattr("dragfl.report.figures.draw_figures", lambda *_: [])
-    monkeypatch.setattr("dragfl.report.figures.draw_illustrations", lambda *_: [])
-    monkeypatch.setattr(Path, "write_text", _full_disk)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr("dragfl.report.figures.draw_figures", lambda *_: {})
+    monkeypatch.setattr(Path, "write_bytes", _full_disk)
+    with pytest.raises(Interrupted, match="the disk is full"):
         report.write_report(run, tmp_path)
     assert old.read_text() == "old"
     assert [path.name for path in tmp_path.glob("*report*")] == ["report.html"]
 
 
-def _full_disk(path: Path, text: str, **_: object) -> int:
-    with path.open("w") as file:
-        file.write(text[:10])
+def _full_disk(path: Path, data: bytes) -> int:
+    with path.open("wb") as file:
+        file.write(data[:10])
     raise OSError(28, "No space left on device")
 
 
 def test_without_matplotlib_the_error_names_the_extra(
     make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragfl.report.figures.find_spec", lambda name: None)
+    monkeypatch.setattr("dragfl.report.figures.files.find_spec", lambda name: None)
     run = make_run("one")
     with pytest.raises(SpecError, match=r"pip install 'dragfl\[report\]'"):
         report.write_report(run, tmp_path)
@@ -140,8 +139,7 @@ def test_without_matplotlib_the_error_names_the_extra(
 def test_the_best_accuracy_is_that_of_the_best_run(
     make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragfl.report.figures.draw_figures", lambda *_: [])
-    monkeypatch.setattr("dragfl.report.figures.draw_illustrations", lambda *_: [])
+    monkeypatch.setattr("dragfl.report.figures.draw_figures", lambda *_: {})
     worse = make_run("worse", algorithm="fedavg", rounds=4, curve=[0.2, 0.3])
     better = make_run("better", algorithm="drag", rounds=4, curve=[0.5, 0.9])
     page = dragfl.report.write_report([worse, better], tmp_path / "page").read_text()

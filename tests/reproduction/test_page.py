@@ -6,9 +6,10 @@ import re
 import runpy
 from pathlib import Path
 
+from dragfl.report.figures.files import FIGURES
 from dragfl.reproduction.claims import load_claims
 from dragfl.reproduction.figure import load_figure
-from dragfl.reproduction.results import FIGURES, load_summaries
+from dragfl.reproduction.results import load_summaries
 from dragfl.reproduction.summary import write_summary
 from tests.reproduction.made_summaries import accuracies, make_summary, rounds
 

@@ -160,6 +160,7 @@ def _print_results(requests: Sequence[FigureRequest], folder: Path, args: argpar
     from rich.console import Console
 
     from dragfl.errors import SpecError
+    from dragfl.report.figures.files import FIGURES
     from dragfl.reproduction import results
 
     names = [request.figure.name for request in requests]
@@ -186,7 +187,7 @@ def _print_results(requests: Sequence[FigureRequest], folder: Path, args: argpar
         print(f"no plots: {error}")
         return
     if not args.quiet:
-        print(f"{len(plots)} plots in {out / results.FIGURES}, summaries and verdicts in {out}")
+        print(f"{len(plots)} plots in {out / FIGURES}, summaries and verdicts in {out}")
 
 
 def _curve_table(rows: Sequence[Sequence[str]], title: str) -> Table:

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dragfl.atomic import write_text
 from dragfl.errors import SpecError
 from dragfl.report import figures
-from dragfl.report.figures.files import replace_file, require_packages
+from dragfl.report.figures.files import FIGURES, require_packages
 from dragfl.report.groups import Group, seed_of, shared_value
 from dragfl.report.labels import NOT_SET, flatten, format_value
 from dragfl.report.tables import Row, format_rows, rounds_completed, summarize_groups, table_note
 from dragfl.runs.directory import SPEC, Run
-
-FIGURES = "figures"
 
 
 def write_page(groups: Sequence[Group], out: Path, *, title: str | None = None) -> Path:
@@ -37,7 +36,6 @@ def write_page(groups: Sequence[Group], out: Path, *, title: str | None = None) 
         rows=rows,
         note=table_note(rows),
         figures=figures.draw_figures(groups, out / FIGURES),
-        illustrations=figures.draw_illustrations(groups, out / FIGURES),
         labels=[group.label for group in groups],
         common=common,
         differing=differing,
@@ -57,15 +55,15 @@ def write_template(page: Path, template: str, **values: Any) -> Path:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    jinja.filters |= {"data_uri": _data_uri, "shell": shlex.quote}
-    text = jinja.get_template(template).render(**values)
-    with replace_file(page) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+
+    def data_uri(figure: str) -> str:
+        png = page.parent / FIGURES / f"{figure}.png"
+        return "data:image/png;base64," + b64encode(png.read_bytes()).decode("ascii")
+
+    jinja.filters |= {"data_uri": data_uri, "shell": shlex.quote}
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_text(page, jinja.get_template(template).render(**values))
     return page
-
-
-def _data_uri(png: Path) -> str:
-    return "data:image/png;base64," + b64encode(png.read_bytes()).decode("ascii")
 
 
 def _title(groups: Sequence[Group]) -> str:

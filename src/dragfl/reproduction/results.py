@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dragfl.atomic import write_text
 from dragfl.errors import SpecError
+from dragfl.report.figures.files import FIGURES
 from dragfl.reproduction.claims import Claim, load_claims
 from dragfl.reproduction.figure import figure_names, load_figure
 from dragfl.reproduction.formatting import Row, make_row
@@ -25,10 +25,7 @@ from dragfl.reproduction.runs import FigureRequest, plan_figure
 from dragfl.reproduction.summary import Record, Summaries, Summary, read_summary, summarise, write_summary
 from dragfl.reproduction.verdicts import Verdict, judge_claim, rounds_to
 
-if TYPE_CHECKING:
-    from dragfl.report.figures.files import SavedFigure
-
-FIGURES, VERDICTS = "figures", "verdicts.json"
+VERDICTS = "verdicts.json"
 
 
 def write_summaries(requests: Sequence[FigureRequest], folder: Path, out: Path) -> dict[str, Summary]:
@@ -67,10 +64,9 @@ def write_verdicts(rows: Sequence[Row], out: Path) -> None:
     write_text(out / VERDICTS, json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False) + "\n")
 
 
-def plot_figures(summaries: Summaries, figures: Sequence[str], out: Path) -> list[SavedFigure]:
-    names = [name for name in figures if name in summaries]
-    written = [plot_figure(load_figure(name), summaries[name], out / FIGURES) for name in names]
-    return [plot for plot in written if plot is not None]
+def plot_figures(summaries: Summaries, figures: Sequence[str], out: Path) -> list[str]:
+    """Write the plots of these figures into out/figures; return the names of the figures that have runs."""
+    return [name for name in figures if name in summaries and plot_figure(summaries[name], out / FIGURES)]
 
 
 def count_verdicts(rows: Sequence[Row]) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 
 from dragfl.report.arena import tables
 from dragfl.report.arena.results import WITHOUT_ATTACK, ArenaResults
-from dragfl.report.figures.files import require_packages, save_figure
+from dragfl.report.figures.files import FIGURES, require_packages
 from dragfl.report.groups import Group
-from dragfl.report.html import FIGURES, compare_settings, environment, write_template
+from dragfl.report.html import compare_settings, environment, write_template
 from dragfl.report.labels import flatten, format_value, short_name
 from dragfl.runs.directory import SPEC
 
@@ -26,11 +26,12 @@ def write_arena_page(results: ArenaResults, out: Path, *, title: str | None = No
         for i, matrix in enumerate(results.matrices):
             suffix = f"-{i + 1}" if len(results.matrices) > 1 else ""
             drawings = figures.draw_matrix(matrix, suffix)
-            saved = [save_figure(drawing, out / FIGURES) for drawing in drawings]
             columns, lines = tables.format_matrix(matrix)
-            sections.append({"heading": matrix.heading, "figures": saved, "columns": columns, "lines": lines})
+            sections.append({"heading": matrix.heading, "figures": drawings, "columns": columns, "lines": lines})
         cost = figures.draw_cost(results)
-        saved_cost = None if cost is None else save_figure(cost, out / FIGURES)
+        for drawing in [*(drawing for section in sections for drawing in section["figures"]), cost]:
+            if drawing is not None:
+                drawing.save(out / FIGURES)
     groups = [Group(defence, attack, "", entry.runs) for defence, attack, entry in results.entries if entry.runs]
     return write_template(
         out / "arena.html",
@@ -40,7 +41,7 @@ def write_arena_page(results: ArenaResults, out: Path, *, title: str | None = No
         note=results.note,
         sections=sections,
         missing=tables.missing_cells(results),
-        cost=saved_cost,
+        cost=cost,
         common=compare_settings(groups)[0],
         parts=_part_settings(results),
         environment=environment(groups),

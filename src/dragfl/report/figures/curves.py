@@ -6,34 +6,29 @@ Where there are many groups with different attacks, each attack has a subplot of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dragfl.report.figures.files import Drawing
 from dragfl.report.figures.style import (
-    LineStyle,
-    label_lines,
+    Line,
+    draw_lines,
     line_styles,
-    new_figure,
-    plot_series,
     set_accuracy_axis,
     set_log_axis,
     set_round_axis,
 )
 from dragfl.report.groups import Group
 from dragfl.report.numbers import format_bytes
-from dragfl.report.series import Points, Series, group_series, parse_number, points_by_bytes, points_by_round
+from dragfl.report.series import Points, group_series, parse_number, points_by_bytes, points_by_round
 from dragfl.runs.directory import Run
 
-HEIGHT, SUBPLOT_HEIGHT, LABEL_HEIGHT = 3.5, 2.1, 0.28  # inches
+HEIGHT, SUBPLOT_HEIGHT = 3.1, 2.1  # inches
 MAX_GROUPS_TOGETHER, MAX_SUBPLOTS = 4, 5
 LOSS_LIMIT = 100.0  # the loss axis ends at this multiple of the first loss
-
-Line = tuple[Group, Series, LineStyle]
 
 
 def draw_accuracy(groups: Sequence[Group]) -> Drawing | None:
@@ -59,13 +54,15 @@ def draw_accuracy_by_bytes(groups: Sequence[Group]) -> Drawing | None:
 
 def _draw_accuracy(groups: Sequence[Group], points: Callable[[Run], Points]) -> tuple[Figure | None, str]:
     """(figure, note for its caption); no figure where no run has points."""
-    lines = _make_lines(groups, points)
-    if not lines:
+    plots = _lines_by_attack(groups, points)
+    if not plots:
         return None, ""
     targets = {group.spec.get("target_accuracy") for group in groups}
     target = targets.pop() if len(targets) == 1 else None  # drawn if all groups have the same
-    figure = _draw_lines(groups, lines, lambda ax: set_accuracy_axis(ax, target), target=target)
-    return figure, _note(groups, lines) + ("" if target is None else " Dotted: target accuracy.")
+    figure = _draw_plots(plots)
+    for ax in figure.axes:
+        set_accuracy_axis(ax, target)
+    return figure, line_note(groups) + ("" if target is None else f" Dotted: target of {100 * target:g} %.")
 
 
 def draw_loss(groups: Sequence[Group]) -> Drawing | None:
@@ -74,11 +71,12 @@ def draw_loss(groups: Sequence[Group]) -> Drawing | None:
     if not starts:
         return None
     limit = LOSS_LIMIT * max(median(starts), 1e-12)
-    lines = _make_lines(groups, lambda run: _loss_points(run, 1e6 * limit))
-    values = [y for _, s, _ in lines for y in (*s.low, *s.high, *(y for part in s.single for _, y in part))]
+    plots = _lines_by_attack(groups, lambda run: _loss_points(run, 1e6 * limit))
+    series = [series for lines in plots.values() for _, series, _ in lines]
+    values = [y for s in series for y in (*s.low, *s.high, *(y for part in s.single for _, y in part))]
     log, exploded = min(values) > 0 and max(values) > 10 * min(values), max(values) > limit
-
-    def set_axis(ax: Axes) -> None:
+    figure = _draw_plots(plots)
+    for ax in figure.axes:
         ax.set_ylabel("test loss" + (" (log scale)" if log else ""))
         if log:
             set_log_axis(ax, min(values), min(max(values), limit))
@@ -86,13 +84,11 @@ def draw_loss(groups: Sequence[Group]) -> Drawing | None:
             ax.set_ylim(top=limit)
         elif not log:
             ax.set_ylim(bottom=0)
-
-    figure = _draw_lines(groups, lines, set_axis)
     set_round_axis(figure.axes[-1])
     caption = "Test loss of the evaluated rounds."
     if exploded:
         caption += f" The axis ends at {limit:.3g}; a line that leaves it is larger or not finite."
-    return Drawing("loss", figure, "Test loss by round", caption + _note(groups, lines))
+    return Drawing("loss", figure, "Test loss by round", caption + line_note(groups))
 
 
 def _loss_points(run: Run, largest: float) -> Points:
@@ -101,53 +97,28 @@ def _loss_points(run: Run, largest: float) -> Points:
     return [(t, min(value, largest) if math.isfinite(value) else largest) for t, value in values]
 
 
-def _split_by_attack(groups: Sequence[Group]) -> bool:
+def _lines_by_attack(groups: Sequence[Group], points: Callable[[Run], Points]) -> dict[str, list[Line]]:
+    """The lines of the groups that have points: by attack where there are many groups, else all under ""."""
     attacks = {group.attack_label for group in groups}
-    return len(groups) > MAX_GROUPS_TOGETHER and 1 < len(attacks) <= MAX_SUBPLOTS
+    split = len(groups) > MAX_GROUPS_TOGETHER and 1 < len(attacks) <= MAX_SUBPLOTS
+    plots: dict[str, list[Line]] = {}
+    for group, style in zip(groups, line_styles(groups, by_attack=split), strict=True):
+        series = group_series(group, points)
+        if series.end is not None:
+            title, name = (group.attack_label, group.label_within_attack) if split else ("", group.label)
+            plots.setdefault(title, []).append((name, series, style))
+    return plots
 
 
-def _make_lines(groups: Sequence[Group], points: Callable[[Run], Points]) -> list[Line]:
-    """The groups that have points, each with its series and style."""
-    styles = line_styles(groups, by_attack=_split_by_attack(groups))
-    lines = [(group, group_series(group, points), style) for group, style in zip(groups, styles, strict=True)]
-    return [line for line in lines if line[1].end is not None]
+def _draw_plots(plots: Mapping[str, Sequence[Line]]) -> Figure:
+    return draw_lines(plots, height=HEIGHT if len(plots) == 1 else SUBPLOT_HEIGHT)
 
 
-def _draw_lines(
-    groups: Sequence[Group], lines: Sequence[Line], set_axis: Callable[[Axes], None], target: float | None = None
-) -> Figure:
-    """Draw all lines in one plot, or in one subplot for each attack, with labels at their ends."""
-    split = _split_by_attack(groups)
-    attacks = list(dict.fromkeys(group.attack_label if split else "" for group, _, _ in lines))
-    one_plot = len(attacks) == 1
-    figure = new_figure(max(HEIGHT, LABEL_HEIGHT * len(lines)) if one_plot else 0.4 + SUBPLOT_HEIGHT * len(attacks))
-    axes = figure.subplots(len(attacks), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    members = [[line for line in lines if not split or line[0].attack_label == attack] for attack in attacks]
-    for ax, attack, inside in zip(axes, attacks, members, strict=True):
-        for _, series, style in inside:
-            plot_series(ax, series, style)
-        ax.set_title(attack)
-        ax.margins(x=0.01)
-    for ax in axes:  # after all lines, since the subplots share their limits
-        set_axis(ax)
-    figure.draw_without_rendering()
-    for ax, inside in zip(axes, members, strict=True):
-        names = [group.label_within_attack if split else group.label for group, _, _ in inside]
-        ends, styles = [series.end for _, series, _ in inside], [style for _, _, style in inside]
-        label_lines(ax, ends, styles, names, target=target)
-    return figure
-
-
-def line_note(groups: Sequence[Group], styles: Sequence[LineStyle]) -> str:
+def line_note(groups: Sequence[Group]) -> str:
     """How several seeds and unfinished runs are drawn, where there are any."""
     note = ""
     if any(len(group.runs) > 1 for group in groups):
-        bands = all(style.band for style in styles)
-        note += " Lines: means over seeds." + (" Bands: range over seeds." if bands else "")
+        note += " Lines: means over seeds. Bands: range over seeds."
     if any(not run.finished for group in groups for run in group.runs):
         note += " Unfinished runs are drawn up to their last round."
     return note
-
-
-def _note(groups: Sequence[Group], lines: Sequence[Line]) -> str:
-    return line_note(groups, [style for _, _, style in lines])

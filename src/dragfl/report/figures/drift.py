@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from matplotlib.axes import Axes
-
 from dragfl.report.figures.curves import line_note
 from dragfl.report.figures.files import Drawing
-from dragfl.report.figures.style import (
-    LineStyle,
-    label_lines,
-    line_styles,
-    new_figure,
-    plot_series,
-    set_log_axis,
-    set_round_axis,
-)
+from dragfl.report.figures.style import draw_lines, line_styles, set_log_axis, set_round_axis
 from dragfl.report.groups import Group
 from dragfl.report.series import Series, group_series, points_by_round, running_mean
 
@@ -48,33 +38,22 @@ def draw_drift(groups: Sequence[Group]) -> Drawing | None:
     if not series:
         return None
     window = 2 * (max(len(line.x) for lines in series.values() for line in lines) // 80) + 1
-    figure = new_figure(0.5 + 1.85 * len(series))
-    axes = figure.subplots(len(series), 1, sharex=True, squeeze=False)[:, 0]
-    smoothed = {key: [_smooth(line, window) for line in lines] for key, lines in series.items()}
-    styles = line_styles(groups)
-    for ax, (key, lines) in zip(axes, smoothed.items(), strict=True):
-        _draw_metric(ax, key, lines, styles)
-    set_round_axis(axes[-1])
-    figure.draw_without_rendering()
-    for ax, lines in zip(axes, smoothed.values(), strict=True):
-        label_lines(ax, [line.end for line in lines], styles, [group.label for group in groups])
+    names, styles = [group.label for group in groups], line_styles(groups)
+    plots = {
+        METRICS[key][0]: list(zip(names, [_smooth(line, window) for line in lines], styles, strict=True))
+        for key, lines in series.items()
+    }
+    figure = draw_lines(plots, height=1.85, share_y=False)
+    for ax, (key, lines) in zip(figure.axes, series.items(), strict=True):
+        ax.set_ylabel(METRICS[key][1])
+        values = [value for line in lines for value in (*line.low, *line.high) if value > 0]
+        if key == "step_ratio" and values and max(values) > 30 * min(values):
+            set_log_axis(ax, min(values), max(values))
+            ax.set_title(f"{METRICS[key][0]} (log scale)")
+    set_round_axis(figure.axes[-1])
     caption = " ".join(METRICS[key][2] for key in series)
     caption += f" Running means over {window} rounds." if window > 1 else ""
-    caption += line_note(groups, styles)
-    return Drawing("drift", figure, "Drift telemetry", caption)
-
-
-def _draw_metric(ax: Axes, key: str, lines: Sequence[Series], styles: Sequence[LineStyle]) -> None:
-    title, unit, _ = METRICS[key]
-    for line, style in zip(lines, styles, strict=True):
-        plot_series(ax, line, style)
-    ax.set_ylabel(unit)
-    ax.margins(x=0.01)
-    values = [value for line in lines for value in (*line.low, *line.high) if value > 0]
-    if key == "step_ratio" and values and max(values) > 30 * min(values):
-        set_log_axis(ax, min(values), max(values))
-        title += " (log scale)"
-    ax.set_title(title)
+    return Drawing("drift", figure, "Drift telemetry", caption + line_note(groups))
 
 
 def _smooth(line: Series, window: int) -> Series:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dragfl.atomic import write_file
 from dragfl.errors import SpecError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DPI = 200
+FIGURES = "figures"  # the folder of the figures, next to the page that shows them
+NO_DATES = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None, "Creator": None}}
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,12 @@ class Drawing:
     title: str
     caption: str
 
-
-@dataclass(frozen=True)
-class SavedFigure:
-    """The files of a figure with its texts."""
-
-    name: str
-    png: Path
-    pdf: Path
-    title: str
-    caption: str
+    def save(self, folder: Path) -> None:
+        """Write PNG and PDF; the same runs produce the same bytes."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for kind, metadata in NO_DATES.items():
+            save = partial(self.figure.savefig, format=kind, dpi=200, metadata=metadata)
+            write_file(folder / f"{self.name}.{kind}", save)
 
 
 def require_packages(*modules: str) -> None:
@@ -47,25 +43,3 @@ def require_packages(*modules: str) -> None:
             f"report: figures need {' and '.join(missing)}, not installed: pip install 'dragfl[report]' "
             "(the tables of `dragfl.report.summarize_runs` do not need it)"
         )
-
-
-def save_figure(drawing: Drawing, out: Path) -> SavedFigure:
-    """Write PNG and PDF without dates in them, so that the same runs produce the same bytes."""
-    png, pdf = out / f"{drawing.name}.png", out / f"{drawing.name}.pdf"
-    with replace_file(png) as temporary:
-        drawing.figure.savefig(temporary, dpi=DPI, metadata={"Software": None})
-    with replace_file(pdf) as temporary:
-        drawing.figure.savefig(temporary, metadata={"CreationDate": None, "Producer": None, "Creator": None})
-    return SavedFigure(drawing.name, png, pdf, drawing.title, drawing.caption)
-
-
-@contextmanager
-def replace_file(path: Path) -> Iterator[Path]:
-    """A temporary path to write to; it replaces `path` at the end and is removed if writing fails."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{os.getpid()}-{path.name}")  # same ending: matplotlib reads the format from it
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""The common style of all figures: colour-blind safe colours, and labels next to the curves."""
+"""The common style of all figures: colour-blind safe colours, and line plots with one legend."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
@@ -23,6 +23,7 @@ BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#7A7A7A"
 HONEST, ATTACKER = BLUE, VERMILLION
 INK = "#222222"
 WIDTH = 7.0  # inches: the text width of a one-column page
+LEGEND_ROW = 0.2  # inches
 
 Dash = Literal["-"] | tuple[float, tuple[float, ...]]
 
@@ -63,7 +64,6 @@ def plot_style() -> AbstractContextManager[None]:
             "figure.constrained_layout.use": True,
             "figure.facecolor": "white",
             "pdf.fonttype": 42,  # embeds text as text
-            "svg.hashsalt": "dragfl",
         }
     )
 
@@ -74,6 +74,9 @@ class LineStyle:
     dash: Dash
     width: float = 1.7
     band: bool = True  # whether the range over seeds is drawn
+
+
+Line = tuple[str, Series, LineStyle]  # the first is the name in the legend
 
 
 def line_styles(groups: Sequence[Group], *, by_attack: bool = False) -> list[LineStyle]:
@@ -130,7 +133,30 @@ def set_accuracy_axis(ax: Axes, target: float | None) -> None:
     ax.set_ylim(max(0.0, low), min(1.0, high))
 
 
-def plot_series(ax: Axes, series: Series, style: LineStyle) -> None:
+def draw_lines(plots: Mapping[str, Sequence[Line]], *, height: float, columns: int = 1, share_y: bool = True) -> Figure:
+    """A figure with one subplot for each title, and one legend with the names in the order of the ends of their lines.
+
+    `height` is that of a row of subplots, in inches.
+    """
+    columns = min(columns, len(plots))
+    rows = -(-len(plots) // columns)
+    ends = {name: series.end[1] for lines in plots.values() for name, series, _ in lines if series.end is not None}
+    figure = new_figure(max(height * rows + 0.4, LEGEND_ROW * len(ends)))
+    axes = figure.subplots(rows, columns, sharex=True, sharey=share_y, squeeze=False).flatten()
+    handles = {}
+    for ax, (title, lines) in zip(axes, plots.items(), strict=False):
+        for name, series, style in lines:
+            handles[name] = plot_series(ax, series, style)
+        ax.set_title(title)
+        ax.margins(x=0.01)
+    for ax in axes[len(plots) :]:
+        ax.remove()
+    names = sorted(ends, key=lambda name: ends[name], reverse=True)
+    figure.legend([handles[name] for name in names], names, loc="outside right upper")
+    return figure
+
+
+def plot_series(ax: Axes, series: Series, style: LineStyle) -> Line2D:
     """Draw the mean, the range over seeds as a band, and thin lines for the parts that only some seeds have."""
     marker = "o" if len(series.x) == 1 else ""
     (line,) = ax.plot(series.x, series.mean, color=style.colour, linestyle=style.dash, marker=marker, markersize=4)
@@ -141,83 +167,4 @@ def plot_series(ax: Axes, series: Series, style: LineStyle) -> None:
         x, y = zip(*points, strict=True)
         marker = "o" if len(x) == 1 else ""
         ax.plot(x, y, color=style.colour, linewidth=0.8, linestyle=style.dash, marker=marker, markersize=3, zorder=2.5)
-
-
-def label_lines(
-    ax: Axes,
-    ends: Sequence[tuple[float, float] | None],
-    styles: Sequence[LineStyle],
-    names: Sequence[str],
-    *,
-    target: float | None = None,
-) -> None:
-    """Write each name at the right edge, as near to the end (x, y) of its line as the other names allow.
-
-    Where there are many lines, or some end early, a sample of the line is drawn before its name. The axes must have
-    their final limits and position when this is called.
-    """
-    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
-    shown = [
-        (name, style, (end[0], min(max(end[1], low), high)))
-        for name, style, end in zip(names, styles, ends, strict=True)
-        if end is not None
-    ]
-    if target is not None:
-        shown.append((f"target {100 * target:g} %", LineStyle(INK, DOTTED, 0.7), (right, target)))
-    gap = 1.35 * 8.5 / 72 / (ax.get_position().height * ax.figure.get_figheight())  # type: ignore[union-attr]
-    to_axes = ax.transData + ax.transAxes.inverted()
-    heights = spread_positions([float(to_axes.transform(end)[1]) for _, _, end in shown], gap)
-    early = right - 0.1 * (right - left)
-    with_samples = any(not style.band for style in styles) or any(end[0] < early for _, _, end in shown)
-    for (name, style, end), y in zip(shown, heights, strict=True):
-        if with_samples:
-            sample = Line2D((1.04, 1.10), (y, y), color=style.colour, linestyle=style.dash, linewidth=style.width)
-            sample.set_transform(ax.transAxes)
-            ax.add_artist(sample).set_clip_on(False)
-            ax.text(1.115, y, name, color=style.colour, va="center", transform=ax.transAxes)
-        if end[0] < early:  # a connecting line across the plot could be mistaken for data
-            continue
-        ax.annotate(
-            "" if with_samples else name,
-            xy=end,
-            xytext=(1.035, y),
-            textcoords="axes fraction",
-            color=style.colour,
-            va="center",
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": style.colour,
-                "linewidth": 0.7,
-                "alpha": 0.55,
-                "linestyle": "-" if with_samples else style.dash,
-                "shrinkA": 1,
-                "shrinkB": 2,
-                "relpos": (0, 0.5),
-            },
-        )
-
-
-def spread_positions(wanted: Sequence[float], gap: float) -> list[float]:
-    """Positions in [0, 1] at least `gap` apart, in the order of the wanted ones and as near to them as possible.
-
-    Neighbours that are too close form a cluster that is centred at the mean of their wanted positions. Positions leave
-    [0, 1] only where there are too many of them.
-    """
-    inside = [min(max(y, 0.0), 1.0) for y in wanted]
-    clusters: list[tuple[list[int], float]] = []  # (members from low to high, centre)
-    for i in sorted(range(len(wanted)), key=lambda k: (wanted[k], -k)):
-        clusters.append(([i], inside[i]))
-        while len(clusters) > 1:
-            (lower, a), (upper, b) = clusters[-2:]
-            if b - a >= gap * (len(lower) + len(upper)) / 2:
-                break
-            both = lower + upper
-            half = gap * (len(both) - 1) / 2
-            centre = sum(inside[k] for k in both) / len(both)
-            clusters[-2:] = [(both, 0.5 if half > 0.5 else min(max(centre, half), 1.0 - half))]
-    positions = [0.0] * len(wanted)
-    for members, centre in clusters:
-        for place, k in enumerate(members):
-            positions[k] = centre + gap * (place - (len(members) - 1) / 2)
-    return positions
+    return line
