@@ -27,8 +27,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
         raise DataError("no connection")
 
     monkeypatch.delenv("DRAGFL_DATA", raising=False)
-    monkeypatch.setattr("dragfl.data.sources.idx_files.download", refuse)
-    monkeypatch.setattr("dragfl.data.sources.emnist.download", refuse)
+    monkeypatch.setattr("dragfl.data.sources.idx.download", refuse)
     monkeypatch.setattr("dragfl.data.sources.cifar10.download", refuse)
     monkeypatch.setattr(download.shutil, "which", lambda _: None)
 

