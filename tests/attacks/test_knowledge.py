@@ -217,12 +217,13 @@ def test_what_lone_attackers_remember_is_public(experiment: Load) -> None:
         dragfl.testing.check_attack(Whispers(), skip={"worker"})
 
 
-def test_weight_and_extra_stay_honest_and_go_with_the_update(experiment: Load) -> None:
-    """Under SCAFFOLD an attacker's control variate is its own; with an update that is dropped it is dropped too."""
+def test_weights_stay_honest_and_extras_are_forged_and_dropped_with_the_update(experiment: Load) -> None:
+    """Under SCAFFOLD the control variates are forged too; those of a dropped update are dropped with it."""
     attack = Watches("omniscient", factor=-1.0)
     run = simulation(experiment, attack, algorithm={"name": "scaffold"})
     run.step()
-    (view,) = attack.views
+    view, forging = attack.views  # the second call crafts the forged extra, as if it were the update
+    assert forging.own.delta.shape == view.own.extra["dc"].shape
     assert view.own.extra.keys() == {"dc"} and view.own.weight.tolist() == [21.0, 21.0]
     lost = dragfl.simulate(
         experiment(
