@@ -290,6 +290,13 @@ def test_a_run_of_01_is_rewritten(run_01: Path) -> None:
     assert (run_01 / "spec.toml.bak").read_text() == RUN_SPEC_01
 
 
+def test_the_client_states_of_a_run_of_01_are_renamed(run_01: Path) -> None:
+    (run_01 / "clients.slab").write_bytes(b"states")
+    migrate_path(run_01)
+    assert (run_01 / "client_states.bin").read_bytes() == b"states"
+    assert not (run_01 / "clients.slab").exists()
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

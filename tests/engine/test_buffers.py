@@ -159,7 +159,7 @@ class TestAveraged:
         assert torch.equal(often.state.w, seldom.state.w)
 
     def test_an_update_that_is_not_finite_takes_its_buffers_along(self, experiment: Load) -> None:
-        from tests.engine.liars import Sends
+        from tests.engine.custom_attacks import Sends
 
         spec = averaged(experiment, rounds=1, attack={"name": Sends(float("nan")), "attackers": 2})
         simulation = dragfl.simulate(spec)

@@ -14,8 +14,8 @@ import dragfl
 from dragfl.errors import Diverged
 from dragfl.types import Knowledge
 from tests.conftest import Load
-from tests.engine.by_hand import cohort_updates
-from tests.engine.liars import Sends
+from tests.engine.custom_attacks import Sends
+from tests.engine.plain_sgd import cohort_updates
 
 NAN, INF = float("nan"), float("inf")
 RULES: list[dict[str, Any]] = [

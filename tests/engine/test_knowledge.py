@@ -9,8 +9,8 @@ import dragfl
 from dragfl.errors import SpecError
 from dragfl.types import Knowledge
 from tests.conftest import Load
-from tests.engine.by_hand import cohort_updates
-from tests.engine.liars import Honest, Patient, Sends
+from tests.engine.custom_attacks import Honest, Patient, Sends
+from tests.engine.plain_sgd import cohort_updates
 
 BLOCKS = [1, 4, 20]
 

@@ -20,7 +20,7 @@ from dragfl.errors import DataError, Interrupted, SpecError
 from dragfl.rng import rng
 from dragfl.types import no_state
 from tests.conftest import Load, kept_bytes
-from tests.engine.by_hand import sgd
+from tests.engine.plain_sgd import sgd
 
 CLOSE = {"atol": 2e-6, "rtol": 0}
 Relabel = Callable[[Tensor, Tensor], Tensor]

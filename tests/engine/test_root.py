@@ -13,7 +13,7 @@ from dragfl.errors import DataError
 from dragfl.rng import rng
 from dragfl.types import RoundContext
 from tests.conftest import Load
-from tests.engine.by_hand import sgd
+from tests.engine.plain_sgd import sgd
 
 NOW = RoundContext(t=2, lr=0.2, seed=3)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import dragfl
 from tests.conftest import Load
-from tests.engine.by_hand import cohort_updates, root_update
+from tests.engine.plain_sgd import cohort_updates, root_update
 
 CLOSE = {"atol": 2e-6, "rtol": 0}
 ROUNDS = 3

@@ -35,7 +35,7 @@ SPEC: dict[str, Any] = {
     "checkpoint": {"every": 2},
     "engine": {"block": 2},
 }
-STORES = {"memory": 1024, "slab": 0}
+STORES = {"memory": 1024, "file": 0}
 WAYS = ("before", "torn", "after")
 CRASHED = 77
 
@@ -156,8 +156,8 @@ def test_a_crash_at_every_step_of_either_store(tmp_path: Path) -> None:
     processes = {store: start(tmp_path / store, store, ("one",)) for store in STORES}
     for store, process in processes.items():
         numbers = found(process)
-        assert numbers["crashes"] == numbers["steps"] > (80 if store == "slab" else 60)
-    assert kept_bytes(tmp_path / "slab" / "whole") == kept_bytes(tmp_path / "memory" / "whole")
+        assert numbers["crashes"] == numbers["steps"] > (80 if store == "file" else 60)
+    assert kept_bytes(tmp_path / "file" / "whole") == kept_bytes(tmp_path / "memory" / "whole")
 
 
 @pytest.mark.slow
@@ -225,7 +225,7 @@ def test_a_lost_state_stops_the_run_and_names_the_client(
     stopped: Callable[[str], tuple[dragfl.Experiment, Path]], how: str
 ) -> None:
     spec, folder = stopped("error")
-    damage(folder / "clients.slab", how)
+    damage(folder / "client_states.bin", how)
     with pytest.raises(DamagedRun, match=r"client \d from round [123] .*state\.on_missing = \"zero\""):
         dragfl.resume(folder, spec)
 
@@ -239,7 +239,7 @@ def test_a_run_may_continue_from_zeros_and_counts_them(
     spec = experiment(
         rounds=6, algorithm={"name": "scaffold"}, clients={"per_round": 3}, state={"memory_mb": 0, "on_missing": "zero"}
     )
-    damage(folder / "clients.slab", how)
+    damage(folder / "client_states.bin", how)
     run = dragfl.resume(folder, spec)
     counted = [row.get("lost_states", 0) for row in run.metrics]
     assert len(counted) == 6 and counted[:3] == [0, 0, 0] and sum(counted) > 0
@@ -250,7 +250,7 @@ def test_lost_states_are_counted_the_same_after_another_stop(
     stopped: Callable[[str], tuple[dragfl.Experiment, Path]], tmp_path: Path
 ) -> None:
     spec, folder = stopped("zero")
-    damage(folder / "clients.slab", "deleted")
+    damage(folder / "client_states.bin", "deleted")
     other = tmp_path / "other"
     other.mkdir()
     for path in folder.iterdir():
@@ -266,16 +266,16 @@ def test_an_index_that_names_a_slot_twice_is_a_damaged_run(
     stopped: Callable[[str], tuple[dragfl.Experiment, Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, folder = stopped("zero")
-    real = dragfl.engine.client_store.SlabStore.tensors
+    real = dragfl.engine.client_store.FileStore.tensors
 
     def twice(self: Any) -> Any:
         tensors = real(self)
         return {**tensors, "slot": torch.zeros_like(tensors["slot"])}
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr("dragfl.engine.client_store.SlabStore.tensors", twice)
+        patch.setattr("dragfl.engine.client_store.FileStore.tensors", twice)
         dragfl.resume(folder, spec, should_stop=lambda: True)
-    with pytest.raises(DamagedRun, match="names a slot twice"):
+    with pytest.raises(DamagedRun, match="same slot twice"):
         dragfl.resume(folder, spec)
 
 
@@ -283,7 +283,7 @@ def test_the_command_exits_with_code_6(tmp_path: Path) -> None:
     asked = iter([False, True])
     with pytest.raises(Interrupted):
         dragfl.run(dragfl.load(SPEC, "state.memory_mb=0"), tmp_path / "run", should_stop=lambda: next(asked))
-    (tmp_path / "run" / "clients.slab").unlink()
+    (tmp_path / "run" / "client_states.bin").unlink()
     done = shell("resume", "run", cwd=tmp_path)
     assert done.returncode == 6 and "client" in done.stderr and "Traceback" not in done.stderr
     spec = tmp_path / "run" / "spec.toml"

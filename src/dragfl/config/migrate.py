@@ -42,6 +42,7 @@ OLD_NAMES: dict[str, dict[str, str]] = {  # part of an algorithm -> old name -> 
         "dragfl.paper.from_zero:FromZero": "dragfl.reproduction.parts:AdaBestFromZero",
     },
 }
+OLD_STATE_FILE, STATE_FILE = "clients.slab", "client_states.bin"  # in a run directory
 
 KeyPath = tuple[str | int, ...]
 
@@ -193,6 +194,7 @@ def _candidates(text: str, change: Change) -> Iterator[str]:
 def migrate_path(path: Path) -> dict[Path, list[Change]]:
     """Rewrite a spec file, or every spec below a run, sweep or arena directory; the old file is kept as FILE.bak.
 
+    A file of client states in the same directory gets its new name.
     All files are read and checked before the first one is written. Returns what was changed in each file.
     """
     rewritten: dict[Path, tuple[str, str, list[Change]]] = {}
@@ -213,6 +215,8 @@ def migrate_path(path: Path) -> dict[Path, list[Change]]:
         try:
             _backup(file).write_text(before)
             temporary.write_text(after)
+            if file.with_name(OLD_STATE_FILE).exists():
+                file.with_name(OLD_STATE_FILE).replace(file.with_name(STATE_FILE))
             temporary.replace(file)
         except OSError as error:
             raise SpecError(f"{file}: cannot be written ({error.strerror}); the file is unchanged") from None

@@ -96,7 +96,7 @@ class ServerRound:
         """The next state and the record. Without a usable sum, model, reference and momenta stay as they are."""
         fed, state, context, total = self.fed, self.state, self.context, self.sums.partial
         metrics = self.log.metrics(context, self.broadcast, state.w)
-        metrics |= {"lost_states": fed.store.lost} if fed.store.lost else {}
+        metrics |= {"lost_states": fed.store.lost_states} if fed.store.lost_states else {}
         if total is None:
             after = replace(state, t=state.t + 1, attack=attack_state)
             return after, self.log.record(after.t, {**metrics, "skipped": self.skipped}, None)

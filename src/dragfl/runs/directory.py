@@ -10,7 +10,7 @@
 | checkpoint.json, checkpoint-*.safetensors | the state to resume from |
 | result.json | the summary; it exists if and only if the run has finished |
 | model.safetensors | the final model, by parameter name |
-| clients.slab | client states that do not fit in memory |
+| client_states.bin | client states that do not fit in memory |
 """
 
 from __future__ import annotations

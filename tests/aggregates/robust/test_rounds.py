@@ -24,7 +24,7 @@ from dragfl.errors import Infeasible, SpecError
 from dragfl.types import FederationInfo, RoundContext, RoundInputs, Updates
 from tests.aggregates.drive import block
 from tests.aggregates.drive import play as play_rule
-from tests.engine.liars import Sends
+from tests.engine.custom_attacks import Sends
 
 ROBUST_PRESETS = [name for name in PRESETS if name in ROBUST]
 Load = Callable[..., dragfl.Experiment]

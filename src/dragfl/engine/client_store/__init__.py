@@ -1,10 +1,10 @@
-"""What clients keep between rounds: one row a client of fixed layout, zero until the client is first seen.
+"""The state that each client keeps between rounds: float32 fields of a fixed layout, zero before its first round.
 
-A round begins, reads the rows of the block that it trains, stages new ones, and commits them as a whole at its end; a
-round that fails leaves no trace. A checkpoint takes `tensors()` with it and, once it is durable, says `checkpointed()`.
+A round calls `begin`, reads the states of the clients it trains, stages new ones and commits them all at its end. A
+round that fails changes nothing. A checkpoint saves `tensors()` and calls `checkpointed()` once it is durable.
 
-Small states live in memory and travel inside the checkpoint; larger ones in a file of slots beside it (`slab.py`), of
-which the checkpoint holds the index. Both give the same bits.
+Small states stay in memory and are saved inside the checkpoint. Larger ones are in a file of slots in the run directory
+(`file_store.py`), and the checkpoint holds an index of that file. Results are the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -15,41 +15,42 @@ from typing import Literal, Protocol
 
 from torch import Tensor
 
+from dragfl.engine.client_store.file_store import FileStore
 from dragfl.engine.client_store.layout import Layout
-from dragfl.engine.client_store.memory import MemoryStore
-from dragfl.engine.client_store.slab import SlabStore
+from dragfl.engine.client_store.memory_store import MemoryStore
+from dragfl.engine.client_store.slot_file import SlotFile
 from dragfl.types import FederationInfo, Fields
 
-__all__ = ["ClientStore", "Layout", "MemoryStore", "SlabStore", "open_store"]
+__all__ = ["STATE_FILE", "ClientStore", "FileStore", "Layout", "MemoryStore", "SlotFile", "open_store"]
 
-SLAB = "clients.slab"
+STATE_FILE = "client_states.bin"
 
 
 class ClientStore(Protocol):
     @property
-    def lost(self) -> int:
-        """How many of the clients read in this round had lost their state and went on from zeros."""
+    def lost_states(self) -> int:
+        """Number of clients read in this round whose state could not be read and was replaced by zeros."""
 
     def begin(self, round: int) -> None:
-        """Start a round; whatever one that failed has left staged is dropped."""
+        """Start a round. States staged by a round that failed are dropped."""
 
     def read(self, client: int) -> Mapping[str, Tensor]:
-        """The committed state of one client."""
+        """Return the committed state of one client."""
 
     def stage(self, client: int, state: Mapping[str, Tensor]) -> None:
-        """The state of one client after this round, should the round come to its end."""
+        """Set the state of one client after this round. It takes effect with `commit`."""
 
     def commit(self) -> None:
-        """The round has come to its end: what was staged is what is read from now on."""
+        """Make all staged states the committed ones."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint must hold of everything committed; all that it refers to is durable."""
+        """Return what a checkpoint must save of the committed states; files that it refers to are on disk."""
 
     def checkpointed(self) -> None:
-        """The checkpoint that holds the last `tensors()` is durable, and no older one will be asked for."""
+        """The checkpoint with the last `tensors()` is durable; older checkpoints are no longer needed."""
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to what these tensors hold; a ValueError if they cannot be of this store."""
+        """Return to the states of a checkpoint; ValueError if the tensors do not belong to such a store."""
 
 
 def open_store(
@@ -59,8 +60,9 @@ def open_store(
     on_missing: Literal["error", "zero"],
     folder: Path | None = None,
 ) -> ClientStore:
-    """In memory up to `memory_mb`, beyond it in a file: in `folder`, by default an anonymous temporary file."""
+    """A store in memory up to `memory_mb`, else in a file: in `folder`, or an anonymous temporary file without one."""
     layout = Layout.of(fields, info.dim, info.device)
     if info.clients * layout.nbytes <= memory_mb << 20:
         return MemoryStore(layout, info.clients)
-    return SlabStore(layout, info.clients, folder / SLAB if folder is not None else None, on_missing)
+    file = SlotFile(layout, None if folder is None else folder / STATE_FILE)
+    return FileStore(layout, info.clients, file, on_missing)

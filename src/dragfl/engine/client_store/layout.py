@@ -13,6 +13,8 @@ from dragfl.types import Fields
 
 @dataclass(frozen=True)
 class Layout:
+    """The shape of each field of a client state."""
+
     shapes: Mapping[str, tuple[int, ...]]
     device: str = "cpu"
 
@@ -22,15 +24,15 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of one client's values."""
+        """Bytes of one client's state."""
         return sum(4 * torch.Size(shape).numel() for shape in self.shapes.values())
 
     def zeros(self) -> dict[str, Tensor]:
-        """The state of a client that was never seen."""
+        """The state of a client before its first round."""
         return {name: torch.zeros(shape, device=self.device) for name, shape in self.shapes.items()}
 
     def check(self, state: Mapping[str, Tensor]) -> None:
-        """Refuse what cannot be kept bit for bit."""
+        """Raise ValueError unless the state has the declared fields, shapes and dtype."""
         if state.keys() != self.shapes.keys():
             raise ValueError(
                 f"client state has fields {sorted(state)}, but the correction declares {sorted(self.shapes)}"
@@ -45,6 +47,6 @@ class Layout:
 
 
 def check_clients(given: list[int], clients: int) -> None:
-    """Each client of a checkpoint is one of the run's, and is there once."""
+    """Raise ValueError unless the client ids of a checkpoint are distinct and in range."""
     if len(set(given)) != len(given) or not all(0 <= m < clients for m in given):
-        raise ValueError(f"it holds states of clients that are not {clients} different ones from 0")
+        raise ValueError(f"the client ids of the stored states must be distinct and in 0..{clients - 1}")

@@ -1,4 +1,4 @@
-"""Random histories with power failures: the slab must always agree with the store that keeps everything in memory."""
+"""Random sequences of rounds, checkpoints and power failures: the file store always agrees with the memory store."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from torch import Tensor
 
-from dragfl.engine.client_store import Layout, MemoryStore, SlabStore
-from dragfl.engine.client_store.slots import SlotFile
+from dragfl.engine.client_store import STATE_FILE, FileStore, Layout, MemoryStore, SlotFile
 
 LAYOUT = Layout.of({"c": "vector", "n": "scalar"}, 3)
 CLIENTS = 5
 Tensors = dict[str, Tensor]
 
 
-class _Watched(SlotFile):
-    """Knows which slots a power failure would spoil, and refuses to write where a checkpoint may look."""
+class CheckedSlotFile(SlotFile):
+    """Records which slots are not synced, and fails if a slot that a checkpoint refers to is written."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(LAYOUT, path)
@@ -39,70 +38,70 @@ class _Watched(SlotFile):
         self.unsynced.clear()
 
 
-class Stores(RuleBasedStateMachine):
+class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name) / "clients.slab"
+        self.path = Path(self.folder.name) / STATE_FILE
         self.round = 0
-        self.survivors: list[tuple[Tensors, Tensors]] = [({}, {})]  # checkpoints that a crash may leave behind
+        self.checkpoints: list[tuple[Tensors, Tensors]] = [({}, {})]  # those that a crash may leave
         self.open()
 
     def teardown(self) -> None:
         self.folder.cleanup()
 
     def open(self) -> None:
-        self.memory, self.slab = MemoryStore(LAYOUT, CLIENTS), SlabStore(LAYOUT, CLIENTS, self.path)
-        self.slab._file = self.file = _Watched(self.path)
+        self.file = CheckedSlotFile(self.path)
+        self.in_memory, self.in_file = MemoryStore(LAYOUT, CLIENTS), FileStore(LAYOUT, CLIENTS, self.file)
         self.forbid()
 
     def forbid(self) -> None:
-        self.file.forbidden = {slot for _, index in self.survivors if index for slot in index["slot"].tolist()}
+        self.file.forbidden = {slot for _, index in self.checkpoints if index for slot in index["slot"].tolist()}
 
     @rule(
         values=st.lists(st.tuples(st.integers(0, CLIENTS - 1), st.floats(-10, 10, width=32)), max_size=6),
-        ends=st.booleans(),
+        completes=st.booleans(),
     )
-    def play(self, values: list[tuple[int, float]], ends: bool) -> None:
-        """A round in which some clients get new states, and which comes to its end or fails."""
+    def run_round(self, values: list[tuple[int, float]], completes: bool) -> None:
+        """A round in which some clients get new states; it completes or fails."""
         self.round += 1
-        for store in (self.memory, self.slab):
+        for store in (self.in_memory, self.in_file):
             store.begin(self.round)
             for client, value in values:
                 store.stage(client, {"c": torch.full((3,), value), "n": torch.tensor(float(self.round))})
-            if ends:
+            if completes:
                 store.commit()
 
     @rule(durable=st.booleans())
     def checkpoint(self, durable: bool) -> None:
-        """Written; and either known to be durable, or it failed at a point that left no one knows what."""
-        self.survivors.append((self.memory.tensors(), self.slab.tensors()))
+        """A checkpoint that is durable, or one whose write failed: then this or an older one may be on disk."""
+        self.checkpoints.append((self.in_memory.tensors(), self.in_file.tensors()))
         if durable:
-            self.memory.checkpointed()
-            self.slab.checkpointed()
-            self.survivors = self.survivors[-1:]
+            self.in_memory.checkpointed()
+            self.in_file.checkpointed()
+            self.checkpoints = self.checkpoints[-1:]
         self.forbid()
 
     @rule(which=st.integers(0, 5))
     def lose_power(self, which: int) -> None:
-        chosen = self.survivors[which % len(self.survivors)]
+        chosen = self.checkpoints[which % len(self.checkpoints)]
         if self.path.exists():
             with self.path.open("r+b") as file:
                 for slot in self.file.unsynced:
                     file.seek(slot * self.file.stride)
                     file.write(os.urandom(200))
-        self.survivors = [chosen]
+        self.checkpoints = [chosen]
         self.open()
-        self.memory.restore(chosen[0])
-        self.slab.restore(chosen[1])
+        self.in_memory.restore(chosen[0])
+        self.in_file.restore(chosen[1])
 
     @invariant()
     def agree(self) -> None:
         for client in range(CLIENTS):
-            a, b = self.memory.read(client), self.slab.read(client)
+            a, b = self.in_memory.read(client), self.in_file.read(client)
             assert a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-        assert self.slab.lost == 0
+        assert self.in_file.lost_states == 0
 
 
-Stores.TestCase.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
-TestStores = Stores.TestCase
+StoreMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+TestStores = StoreMachine.TestCase

@@ -1,4 +1,4 @@
-"""Client states in memory. The checkpoint holds them whole, so its digest covers them and nothing else is needed."""
+"""Client states in memory. The checkpoint holds them all, and its digest covers them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dragfl.engine.client_store.layout import Layout, check_clients
 
 
 class MemoryStore:
-    """Rows in memory, by client."""
+    """States in memory, by client."""
 
-    lost = 0
+    lost_states = 0
 
     def __init__(self, layout: Layout, clients: int) -> None:
         self._layout, self._clients = layout, clients
@@ -36,7 +36,7 @@ class MemoryStore:
         self._staged = {}
 
     def tensors(self) -> dict[str, Tensor]:
-        """`client` (n,) and one (n, ...) tensor a field."""
+        """`client` (n,) and one (n, ...) tensor for each field."""
         if not self._rows:
             return {}
         clients = sorted(self._rows)
