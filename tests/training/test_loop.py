@@ -13,7 +13,7 @@ from torch.nn import functional as nnf
 from dragfl.data.dataset import Dataset, from_tensors
 from dragfl.rng import rng
 from dragfl.training.batches import draw
-from dragfl.training.loop import Loop
+from dragfl.training.loop import Loop, Share
 from dragfl.types import Affine
 from dragfl.vector import FlatModel
 
@@ -43,7 +43,7 @@ def test_train_is_plain_sgd(toy: Dataset) -> None:
     model = FlatModel(net())
     w0 = model.w.clone()
     out = torch.empty(model.dim)
-    mean_loss = Loop(model, toy).train(w0, toy.x, toy.y, batches, 0.3, Affine(), out)
+    mean_loss = Loop(model, toy).train(w0, Share(toy.x, toy.y, batches), 0.3, out)
 
     trained = torch.cat([p.detach().reshape(-1) for p in plain.parameters()])
     assert (trained - w0).norm() > 0.1, "a loop that does nothing must not pass"
@@ -56,7 +56,8 @@ def test_w0_is_not_changed(toy: Dataset) -> None:
     w0 = model.w.clone()
     before = w0.clone()
     out = torch.empty(model.dim)
-    Loop(model, toy).train(w0, toy.x, toy.y, [np.arange(5)], 0.3, Affine(prox=0.1, shift=torch.ones(model.dim)), out)
+    share = Share(toy.x, toy.y, [np.arange(5)], Affine(prox=0.1, shift=torch.ones(model.dim)))
+    Loop(model, toy).train(w0, share, 0.3, out)
     assert torch.equal(w0, before)
 
 
@@ -89,7 +90,7 @@ def test_affine_direction_by_hand() -> None:
     for i in (0, 1, 0):
         w = w - 0.5 * (0.7 * Slope.gradient(w, x[i], int(y[i])) + 0.4 * (w - w0) + shift)
     out = torch.empty(4)
-    loop.train(w0, x, y, [np.array([i]) for i in (0, 1, 0)], 0.5, Affine(0.7, 0.4, shift), out)
+    loop.train(w0, Share(x, y, [np.array([i]) for i in (0, 1, 0)], Affine(0.7, 0.4, shift)), 0.5, out)
     torch.testing.assert_close(out, w - w0, atol=1e-6, rtol=0)
 
 
@@ -98,8 +99,8 @@ def test_each_term_of_the_direction_counts(affine: Affine) -> None:
     loop, w0, x, y = linear_loop()
     batches = [np.array([0]), np.array([1])]
     out, plain = torch.empty(4), torch.empty(4)
-    loop.train(w0, x, y, batches, 0.5, affine, out)
-    loop.train(w0, x, y, batches, 0.5, Affine(), plain)
+    loop.train(w0, Share(x, y, batches, affine), 0.5, out)
+    loop.train(w0, Share(x, y, batches), 0.5, plain)
     assert (out - plain).abs().max() > 1e-3
 
 
@@ -111,7 +112,7 @@ def test_accumulate_by_hand() -> None:
         kept = kept + Slope.gradient(w, x[i], int(y[i]))
         w = w - 0.1 * kept
     out = torch.empty(4)
-    loop.train(w0, x, y, [np.array([i]) for i in (0, 1, 1)], 0.1, Affine(), out, accumulate=True)
+    loop.train(w0, Share(x, y, [np.array([i]) for i in (0, 1, 1)], accumulate=True), 0.1, out)
     torch.testing.assert_close(out, w - w0, atol=1e-6, rtol=0)
 
 
@@ -142,5 +143,5 @@ def test_evaluation_disables_dropout(toy: Dataset) -> None:
     loop = Loop(FlatModel(module), toy)
     w = loop.model.w.clone()
     first = loop.score(w, toy.test_x, toy.test_y)
-    loop.train(w, toy.x, toy.y, [np.arange(5)], 0.0, Affine(), torch.empty_like(w))
+    loop.train(w, Share(toy.x, toy.y, [np.arange(5)]), 0.0, torch.empty_like(w))
     assert loop.score(w, toy.test_x, toy.test_y) == first

@@ -16,7 +16,7 @@ from dragfl.data.dataset import Dataset
 from dragfl.errors import SpecError
 from dragfl.training import grouped_mlp
 from dragfl.training.grouped_mlp import DenseTrainer, Layer, deferring_pays
-from dragfl.training.loop import Loop
+from dragfl.training.loop import Loop, Share
 from dragfl.training.select import select_trainer
 from dragfl.types import Affine
 from dragfl.vector import FlatModel
@@ -77,9 +77,9 @@ def test_dense_equals_the_reference_loop_for_every_direction(
     monkeypatch.setattr(grouped_mlp, "deferring_pays", lambda *_: deferred)
     trainer = DenseTrainer(loop)
     for affine in (Affine(), Affine(scale=0.7, prox=0.5), Affine(shift=shift), Affine(1.3, 0.4, shift)):
-        slow, fast = torch.empty_like(w0), torch.empty_like(w0)
-        expected = loop.train(w0, X, Y, batches, 0.1, affine, slow)
-        assert trainer.train(w0, X, Y, batches, 0.1, affine, fast) == pytest.approx(expected, rel=1e-5)
+        slow, fast, share = torch.empty(1, len(w0)), torch.empty(1, len(w0)), Share(X, Y, batches, affine)
+        expected = loop.train_group(w0, [share], 0.1, slow)
+        assert trainer.train_group(w0, [share], 0.1, fast) == pytest.approx(expected, rel=1e-5)
         torch.testing.assert_close(fast, slow, rtol=1e-4, atol=2e-6)
 
 

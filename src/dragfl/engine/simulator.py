@@ -31,8 +31,8 @@ from dragfl.engine.client import (
 )
 from dragfl.rng import rng
 from dragfl.training.batches import draw
+from dragfl.training.loop import Share
 from dragfl.types import (
-    Affine,
     Aggregate,
     Attack,
     DataAttack,
@@ -126,11 +126,11 @@ class Worker:
             batches = draw(draws, samples, 1, root.fixed_batch, "replacement") * steps
         else:
             batches = draw(draws, samples, steps, work.batch_size, work.sampling)
-        out = torch.empty_like(w)
+        out = torch.empty(1, len(w), device=w.device)
         seed_forward(context, "root")
-        train = self.local.trainer.train
-        train(w, root.x, root.y, batches, context.lr, Affine(), out, accumulate=root.accumulate)
-        return out
+        share = Share(root.x, root.y, batches, accumulate=root.accumulate)
+        self.local.trainer.train_group(w, [share], context.lr, out)
+        return out[0]
 
     @property
     def test_blocks(self) -> int:

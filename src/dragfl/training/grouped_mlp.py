@@ -28,9 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as nnf
 
@@ -122,33 +120,15 @@ class DenseTrainer:
         views = (vectors[..., a:b].view(*lead, *shape) for (a, b), shape in parts)
         return [Layer(next(views), next(views) if biased else None) for biased in self._biased]
 
-    def train(
-        self,
-        w0: Tensor,
-        x: Tensor,
-        y: Tensor,
-        batches: list[NDArray[np.int64]],
-        lr: float,
-        affine: Affine,
-        out: Tensor,
-        accumulate: bool = False,
-    ) -> float:
-        """As `Loop.train`."""
-        if accumulate:
-            return self._loop.train(w0, x, y, batches, lr, affine, out, accumulate)
-        return self.train_group(w0, [Share(x, y, batches, affine)], lr, out.unsqueeze(0))[0]
-
     def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]:
         """Train every client from w0 and write its update to its row of `out`; their mean training losses."""
         head = shares[0]
-        if head.affine.anchor or self._loop.double_softmax:
+        if head.affine.anchor or head.accumulate or self._loop.double_softmax:
             return self._loop.train_group(w0, shares, lr, out)
         deferred = deferring_pays(sum(head.sizes), self._layers[0])
         if len(shares) > 1 and not (deferred and all(_compatible(head, share) for share in shares[1:])):
             return [self.train_group(w0, [s], lr, row.unsqueeze(0))[0] for s, row in zip(shares, out, strict=True)]
-        rows = [torch.from_numpy(np.concatenate(share.batches)).to(w0.device) for share in shares]
-        x = torch.stack([share.x.index_select(0, index) for share, index in zip(shares, rows, strict=True)])
-        y = torch.stack([share.y.index_select(0, index) for share, index in zip(shares, rows, strict=True)])
+        x, y = (torch.stack(part) for part in zip(*(share.gather() for share in shares), strict=True))
         inputs = self._loop.dataset.inputs(x.flatten(0, 1)).view(*y.shape, -1)
         steps = _Steps(nnf.one_hot(y, self._classes).float(), head.sizes, lr, head.affine, _shifts(shares))
         with torch.no_grad():

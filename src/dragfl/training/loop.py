@@ -25,16 +25,22 @@ PIECE = 125  # samples evaluated at once on a CPU: the activations of more do no
 
 @dataclass(frozen=True)
 class Share:
-    """The training data of one client in a round: rows of (x, y), and a batch for every step."""
+    """The training of one client in a round: rows of (x, y), a batch for every step, and the direction of the steps."""
 
     x: Tensor
     y: Tensor
     batches: list[NDArray[np.int64]]
-    affine: Affine
+    affine: Affine = Affine()  # noqa: RUF009 - it is frozen
+    accumulate: bool = False  # never clear the gradient between steps, as in the authors' root training
 
     @property
     def sizes(self) -> list[int]:
         return [len(batch) for batch in self.batches]
+
+    def gather(self) -> tuple[Tensor, Tensor]:
+        """(x, y) of the samples of all steps in order."""
+        rows = torch.from_numpy(np.concatenate(self.batches)).to(self.x.device)
+        return self.x.index_select(0, rows), self.y.index_select(0, rows)
 
 
 @dataclass
@@ -62,39 +68,28 @@ class Loop:
     def _loss_of(self, logits: Tensor, y: Tensor, reduction: str) -> Tensor:
         return nnf.cross_entropy(logits.softmax(1) if self.double_softmax else logits, y, reduction=reduction)
 
-    def train(
-        self,
-        w0: Tensor,
-        x: Tensor,
-        y: Tensor,
-        batches: list[NDArray[np.int64]],
-        lr: float,
-        affine: Affine,
-        out: Tensor,
-        accumulate: bool = False,
-    ) -> float:
-        """Train from w0 on rows of (x, y), write w - w0 to `out` and return the mean training loss.
+    def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]:
+        """Train every client from w0, write each update to its row of `out`, and return the mean training losses."""
+        return [self.train(w0, share, lr, row) for share, row in zip(shares, out, strict=True)]
 
-        `accumulate` never clears the gradient between steps, as in the authors' root training.
-        """
-        model = self.model
+    def train(self, w0: Tensor, share: Share, lr: float, out: Tensor) -> float:
+        """Train one client from w0, write w - w0 to `out` and return the mean training loss."""
+        model, affine = self.model, share.affine
         model.module.train()
         model.load(w0, self.buffers)
         start = model.views(w0) if affine.prox else []
         shift = model.views(affine.shift) if affine.shift is not None else []
-        rows = torch.from_numpy(np.concatenate(batches)).to(x.device)
-        xs, ys = x.index_select(0, rows), y.index_select(0, rows)  # one gather for all steps
-        total = torch.zeros((), device=x.device)
+        xs, ys = share.gather()
+        total = torch.zeros((), device=xs.device)
         accumulated: list[Tensor] = []
-        sizes = [len(batch) for batch in batches]
-        for xb, yb in zip(torch.split(xs, sizes), torch.split(ys, sizes), strict=True):
+        for xb, yb in zip(torch.split(xs, share.sizes), torch.split(ys, share.sizes), strict=True):
             loss, _ = self.loss(xb, yb)
             grads = list(torch.autograd.grad(loss, model.parameters))
             if affine.anchor:
                 grads = self._anchored(grads, w0, xb, yb, affine)
             with torch.no_grad():
                 total += loss.detach()
-                if accumulate:
+                if share.accumulate:
                     grads = [a + g for a, g in zip(accumulated, grads, strict=True)] if accumulated else grads
                     accumulated = grads
                 for i, (p, g) in enumerate(zip(model.parameters, grads, strict=True)):
@@ -106,11 +101,7 @@ class Loop:
                         g = g + shift[i]
                     p.add_(g, alpha=-lr)
         torch.sub(model.w, w0, out=out)
-        return float(total) / len(batches)
-
-    def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]:
-        """Train every client from w0, write each update to its row of `out`, and return the mean training losses."""
-        return [self.train(w0, s.x, s.y, s.batches, lr, s.affine, row) for s, row in zip(shares, out, strict=True)]
+        return float(total) / len(share.batches)
 
     def _anchored(self, grads: list[Tensor], w0: Tensor, x: Tensor, y: Tensor, affine: Affine) -> list[Tensor]:
         """scale g(w) + anchor g(w0) on one minibatch; the model is restored after the gradient at w0."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dragfl.errors import SpecError
 from dragfl.training.grouped_mlp import DenseTrainer, is_dense
 from dragfl.training.loop import Loop, Share
-from dragfl.types import Affine
 
 Trainer = Literal["auto", "reference", "dense", "channels_last"]
 
@@ -23,18 +20,6 @@ class GroupTrainer(Protocol):
     def group(self) -> int:
         """The maximum number of clients in one `train_group` call."""
         ...
-
-    def train(
-        self,
-        w0: Tensor,
-        x: Tensor,
-        y: Tensor,
-        batches: list[NDArray[np.int64]],
-        lr: float,
-        affine: Affine,
-        out: Tensor,
-        accumulate: bool = False,
-    ) -> float: ...
 
     def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]: ...
 
