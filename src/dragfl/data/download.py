@@ -20,50 +20,29 @@ CONNECT_S, READ_S, NPM_S = 5, 30, 900
 MEMBER_LIMIT = 1 << 28  # bytes of one archive member
 
 
-class _Bar:
-    """The progress bar interface of pooch, passed on to a callback."""
-
-    def __init__(self, what: str, progress: Progress) -> None:
-        self.what, self.progress, self.total, self.done = what, progress, 0, 0
-
-    def update(self, amount: int) -> None:
-        self.done = min(self.done + amount, self.total or self.done + amount)
-        self.progress(self.what, self.done, self.total)
-
-    def reset(self) -> None:
-        self.done = 0
-
-    def close(self) -> None:
-        pass
-
-
 def download(url: str, checksum: str, to: Path, progress: Progress | None = None) -> Path:
     """Download and verify a file; an incomplete file never appears under its name."""
-    import pooch  # type: ignore[import-untyped]
     import requests
 
-    part = to.with_name(to.name + ".part")
-    bar = _Bar(f"downloading {to.name}", progress) if progress else False
-    get = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=(CONNECT_S, READ_S))
+    part, done = to.with_name(to.name + ".part"), 0
     try:
-        get(url, str(part), None)
+        with requests.get(url, stream=True, timeout=(CONNECT_S, READ_S)) as response, part.open("wb") as file:
+            response.raise_for_status()
+            total = int(response.headers.get("content-length", 0))
+            for chunk in response.iter_content(1 << 16):
+                done += file.write(chunk)
+                if progress:
+                    progress(f"downloading {to.name}", done, total)
         verify_checksum(part, checksum, to.name)
         return part.replace(to)
-    except (OSError, requests.RequestException) as error:
-        raise DataError(_summarize_error(error)) from None
+    except requests.Timeout:
+        raise DataError("timed out") from None
+    except requests.ConnectionError:
+        raise DataError("no connection") from None
+    except OSError as error:  # requests' other errors are OSErrors
+        raise DataError(str(error).replace("\n", " ")[:200]) from None
     finally:
         part.unlink(missing_ok=True)
-
-
-def _summarize_error(error: Exception) -> str:
-    """A short message for a network error."""
-    import requests
-
-    if isinstance(error, requests.ConnectTimeout | requests.ReadTimeout):
-        return "timed out"
-    if isinstance(error, requests.ConnectionError):
-        return "no connection"
-    return str(error).replace("\n", " ")[:200]
 
 
 def npm_pack(package: str, into: Path, progress: Progress | None = None) -> Path:
