@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragfl.data.dataset import Dataset
-    from dragfl.data.partitions import ClientSplit
+    from dragfl.data.download import Progress
+    from dragfl.data.partitions import ClientSplit, Summary
 
 MAX_ROWS = 20  # clients in the table
 
@@ -59,9 +62,7 @@ def list_datasets(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found))
         return 0
-    table = Table(header_style="bold")
-    for heading in ("dataset", "description", "location"):
-        table.add_column(heading)
+    table = Table("dataset", "description", "location", header_style="bold")
     for name, facts in found.items():
         table.add_row(name, facts["about"], facts["where"])
     table.add_row("npz:PATH", "a file with the arrays x, y, test_x, test_y", "")
@@ -75,7 +76,7 @@ def get_datasets(args: argparse.Namespace) -> int:
     from dragfl.data.cache import find_local
 
     for name in args.names:
-        with DownloadProgress(quiet=args.quiet) as progress:
+        with download_progress(quiet=args.quiet) as progress:
             dataset = data.load(name, progress)
         if not args.quiet:
             parts = f"{len(dataset.y):,} + {len(dataset.test_y):,} of {'x'.join(map(str, dataset.shape))}"
@@ -84,72 +85,49 @@ def get_datasets(args: argparse.Namespace) -> int:
     return 0
 
 
-class DownloadProgress:
-    """Called as progress(what, done, total): a bar on a terminal, one line per download in a pipe."""
+@contextmanager
+def download_progress(*, quiet: bool) -> Iterator[Progress]:
+    """Report progress(what, done, total) as a bar on a terminal, as one line per download in a pipe."""
+    from rich import progress as rich
+    from rich.console import Console
 
-    def __init__(self, *, quiet: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    live, tasks = not quiet and sys.stderr.isatty(), dict[str, rich.TaskID]()
+    columns = (rich.TextColumn("{task.description}"), rich.BarColumn(), rich.DownloadColumn())
+    console = Console(stderr=True)
+    with rich.Progress(*columns, rich.TimeRemainingColumn(), console=console, disable=not live, transient=True) as bar:
 
-        self.quiet, self.live, self.tasks = quiet, not quiet and sys.stderr.isatty(), dict[str, Any]()
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        self.bar = Progress(*columns, console=Console(stderr=True), disable=not self.live, transient=True)
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total or None)
+                if not quiet and not live:
+                    print(f"{what} ...", file=sys.stderr, flush=True)
+            bar.update(tasks[what], completed=done, total=total or None)
 
-    def __enter__(self) -> DownloadProgress:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if what not in self.tasks:
-            self.tasks[what] = self.bar.add_task(what, total=total or None)
-            if not self.quiet and not self.live:
-                print(f"{what} ...", file=sys.stderr, flush=True)
-        self.bar.update(self.tasks[what], completed=done, total=total or None)
+        yield report
 
 
 def show_dataset(args: argparse.Namespace) -> int:
+    from dragfl.build import load_dataset, partition_data
+    from dragfl.config.spec import load
     from dragfl.data.partitions import summarize_split
 
-    with DownloadProgress(quiet=args.json) as progress:
-        dataset, split, title = (
-            _load_spec(args, progress) if args.what.endswith(".toml") else _load_dataset(args, progress)
-        )
+    if args.what.endswith(".toml"):
+        experiment = load(Path(args.what))
+    else:
+        data = {"dataset": args.what, "partition": parse_partition(args.partition)}
+        experiment = load({"seed": args.seed, "rounds": 1, "data": data, "clients": {"total": args.clients}})
+    with download_progress(quiet=args.json) as progress:
+        dataset = load_dataset(experiment.dataset, progress)
+    split, _ = partition_data(experiment, dataset)  # without the root data, as in a run
+    title = describe_partition(experiment.partition)
     facts = summarize_split(split, dataset.y.cpu().numpy(), dataset.classes)
     if args.json:
         print(json.dumps({"dataset": dataset.name, "split": title, **vars(facts)}))
     else:
-        _print_tables(dataset, split, title)
+        _print_tables(dataset, split, facts, title)
     if not args.no_figures:
-        for path in _write_figures(args, dataset, split, title):
-            print(f"wrote {path}", file=sys.stderr)
+        _write_figures(args.out, dataset, split, title, experiment.seed)
     return 0
-
-
-def _load_spec(args: argparse.Namespace, progress: DownloadProgress) -> tuple[Dataset, ClientSplit, str]:
-    """The dataset and split of a run of this spec; the root data are removed as in a run."""
-    from dragfl.build import load_dataset, partition_data
-    from dragfl.config.spec import load
-
-    experiment = load(Path(args.what))
-    args.seed = experiment.seed
-    dataset = load_dataset(experiment.dataset, progress)
-    split, _ = partition_data(experiment, dataset)
-    return dataset, split, _describe(experiment.partition)
-
-
-def _load_dataset(args: argparse.Namespace, progress: DownloadProgress) -> tuple[Dataset, ClientSplit, str]:
-    from dragfl import data
-    from dragfl.config.registry import build
-    from dragfl.data.partitions import PARTITIONS, partition_dataset
-    from dragfl.rng import rng
-
-    partition = build("--partition", parse_partition(args.partition), PARTITIONS, ("__call__",), key="kind")
-    dataset = data.load(args.what, progress)
-    split = partition_dataset(dataset, partition, args.clients, rng(args.seed, "partition"))
-    return dataset, split, _describe(partition)
 
 
 def parse_partition(text: str) -> dict[str, Any]:
@@ -158,21 +136,14 @@ def parse_partition(text: str) -> dict[str, Any]:
     >>> parse_partition("dirichlet_class,a=0.1")
     {'kind': 'dirichlet_class', 'a': 0.1}
     """
-    import tomllib
+    from dragfl.config.overrides import parse_override
 
-    table: dict[str, Any] = {}
-    for part in text.strip().removeprefix("{").removesuffix("}").split(","):
-        key, equals, value = (word.strip() for word in part.partition("="))
-        if not equals:
-            key, value = "kind", key
-        try:
-            table[key] = tomllib.loads(f"value = {'0' * value.startswith('.')}{value}")["value"]
-        except tomllib.TOMLDecodeError:
-            table[key] = value
-    return table
+    words = text.strip().removeprefix("{").removesuffix("}").replace("=.", "=0.").split(",")
+    pairs = [parse_override(word if "=" in word else f"kind={word}") for word in words]
+    return {path[0]: value for path, value in pairs}
 
 
-def _describe(partition: Any) -> str:
+def describe_partition(partition: Any) -> str:
     """`dirichlet_class(a=0.1)`: the kind and the settings that differ from their default."""
     import dataclasses
 
@@ -180,32 +151,28 @@ def _describe(partition: Any) -> str:
     from dragfl.data.partitions import PARTITIONS
 
     table = describe(partition, PARTITIONS, key="kind")
-    known = dataclasses.fields(partition) if dataclasses.is_dataclass(partition) else ()
-    default = {field.name: field.default for field in known}
-    given = {k: v for k, v in table.items() if k != "kind" and (k not in default or v != default[k])}
-    settings = ", ".join(f"{name}={value}" for name, value in given.items())
+    fields = dataclasses.fields(partition) if dataclasses.is_dataclass(partition) else ()
+    default = {"kind": table["kind"], **{field.name: field.default for field in fields}}
+    settings = ", ".join(f"{name}={value}" for name, value in table.items() if value != default.get(name))
     return f"{table['kind']}({settings})" if settings else str(table["kind"])
 
 
-def _print_tables(dataset: Dataset, split: ClientSplit, title: str) -> None:
+def _print_tables(dataset: Dataset, split: ClientSplit, facts: Summary, title: str) -> None:
     import numpy as np
     from rich.console import Console
     from rich.table import Table
 
-    from dragfl.data.partitions import label_counts, summarize_split
+    from dragfl.data.partitions import label_counts
 
-    labels = dataset.y.cpu().numpy()
-    facts = summarize_split(split, labels, dataset.classes)
-    names = dataset.class_names or tuple(str(label) for label in range(dataset.classes))
     shown = range(min(split.clients, MAX_ROWS))
-    counts = label_counts(split, labels, dataset.classes, shown)
+    counts = label_counts(split, dataset.y.cpu().numpy(), dataset.classes, shown)
     table = Table(title=f"{dataset.name}, {title}", title_justify="left", title_style="bold", header_style="bold")
     for heading in ("client", "samples", "classes"):
         table.add_column(heading, justify="right")
     table.add_column("largest classes")
     for client, row in zip(shown, counts, strict=True):
         most = [label for label in np.argsort(-row, kind="stable")[:4] if row[label]]
-        words = ", ".join(f"{names[label]} {row[label] / row.sum():.0%}" for label in most)
+        words = ", ".join(f"{dataset.class_name(label)} {row[label] / row.sum():.0%}" for label in most)
         table.add_row(str(client), f"{row.sum():,}", str((row > 0).sum()), words)
     console = Console()
     console.print(table)
@@ -219,18 +186,18 @@ def _print_tables(dataset: Dataset, split: ClientSplit, title: str) -> None:
     )
 
 
-def _write_figures(args: argparse.Namespace, dataset: Dataset, split: ClientSplit, title: str) -> list[Path]:
+def _write_figures(out: Path, dataset: Dataset, split: ClientSplit, title: str, seed: int) -> None:
     from dragfl.data import plots
     from dragfl.rng import rng
 
     plots.require_matplotlib()
-    args.out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     suffix = "".join(c if c.isalnum() or c in "._-" else "-" for c in title.replace("=", "").replace(", ", "-"))
-    labels = args.out / f"data-{dataset.name}-{suffix.strip('-')}.png"
     headline = f"{dataset.name}, {title}, {split.clients:,} clients"
-    plots.plot_label_distribution(dataset, split, headline).savefig(labels, dpi=150)
-    if len(dataset.shape) != 3:
-        return [labels]
-    samples = args.out / f"data-{dataset.name}-samples.png"
-    plots.plot_samples(dataset, rng(args.seed, "contact sheet")).savefig(samples, dpi=150)
-    return [labels, samples]
+    figures = {suffix.strip("-"): plots.plot_label_distribution(dataset, split, headline)}
+    if len(dataset.shape) == 3:
+        figures["samples"] = plots.plot_samples(dataset, rng(seed, "contact sheet"))
+    for name, figure in figures.items():
+        path = out / f"data-{dataset.name}-{name}.png"
+        figure.savefig(path, dpi=150)
+        print(f"wrote {path}", file=sys.stderr)

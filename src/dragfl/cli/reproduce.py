@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _parse_requests(args: argparse.Namespace) -> list[FigureRequest]:
     """The requested figures with their datasets; figures without available data are reported and left out."""
-    from dragfl.cli.data import DownloadProgress
+    from dragfl.cli.data import download_progress
     from dragfl.config.overrides import parse_override
     from dragfl.errors import DataError, SpecError
     from dragfl.reproduction.datasets import DatasetSelector
@@ -92,7 +92,7 @@ def _parse_requests(args: argparse.Namespace) -> list[FigureRequest]:
             raise SpecError(f"reproduce: {key} cannot be set here; {advice}")
     requests, skipped = [], dict[str, list[str]]()
     download = not (args.list or args.dry_run or args.judge)
-    with DownloadProgress(quiet=args.quiet) as progress:
+    with download_progress(quiet=args.quiet) as progress:
         selector = DatasetSelector(
             quick=args.quick, requested=values.get("data.dataset"), download=download, progress=progress
         )

@@ -77,6 +77,10 @@ class Dataset:
         """The shape of one input."""
         return tuple(self.x.shape[1:])
 
+    def class_name(self, label: int) -> str:
+        """The name of a class for figures and tables; its number if the dataset has no names."""
+        return self.class_names[label] if self.class_names else str(label)
+
     def inputs(self, x: Tensor) -> Tensor:
         """Convert stored rows to float32 model inputs; the only such place, as x/255 and x*(1/255) differ in a bit."""
         if x.dtype != torch.uint8:

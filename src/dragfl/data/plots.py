@@ -73,9 +73,8 @@ def _ticks(cells: Any, shown: NDArray[np.int64], dataset: Dataset) -> None:
     every = next(k for k in (1, 2, 5, 10, 20, 50, 100) if len(shown) / k <= 15)
     at = np.arange(0, len(shown), every)
     cells.set_xticks(at, [f"{shown[i]:,}" for i in at])
-    names = dataset.class_names or tuple(str(label) for label in range(dataset.classes))
-    rows = np.arange(0, dataset.classes, -(-dataset.classes // 60))
-    cells.set_yticks(rows, [names[i] for i in rows], fontsize=6 if dataset.classes > 25 else 8)
+    rows = range(0, dataset.classes, -(-dataset.classes // 60))
+    cells.set_yticks(rows, map(dataset.class_name, rows), fontsize=6 if dataset.classes > 25 else 8)
 
 
 def plot_samples(dataset: Dataset, rng: np.random.Generator, columns: int = 12) -> Figure:
@@ -88,46 +87,29 @@ def plot_samples(dataset: Dataset, rng: np.random.Generator, columns: int = 12) 
     if len(dataset.shape) != 3 or dataset.shape[0] not in (1, 3):
         raise DataError(f"dataset {dataset.name}: inputs of shape {dataset.shape} are not grey or RGB images")
     labels = dataset.y.cpu().numpy()
+    names = [dataset.class_name(label) for label in range(dataset.classes)]
     blocks = -(-dataset.classes // 16)
     rows = -(-dataset.classes // blocks)
-    names = dataset.class_names or tuple(str(label) for label in range(dataset.classes))
+    height, width, channels = dataset.images(dataset.x[:1]).shape[1:]
+    white = 0.0 if channels == 1 else 1.0  # grey images use an inverted colour map
     side = 0.25 + 0.07 * max(map(len, names))
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(0.1 + blocks * (side + 0.2 * columns), 0.4 + 0.2 * rows), layout="constrained")
-        figure.suptitle(
-            f"{dataset.name}: training samples by class", x=0.01, ha="left", fontsize=9.5, fontweight="bold"
-        )
+        title = f"{dataset.name}: training samples by class"
+        figure.suptitle(title, x=0.01, ha="left", fontsize=9.5, fontweight="bold")
         for block, axes in enumerate(np.atleast_1d(figure.subplots(1, blocks))):
-            first = block * rows
-            held = range(first, min(first + rows, dataset.classes))
-            tiles = np.full((rows, columns, *_tile_shape(dataset)), _background(dataset.shape[0]), np.float32)
+            held = range(block * rows, min((block + 1) * rows, dataset.classes))
+            # A margin of one pixel around every image.
+            tiles = np.full((rows, columns, height + 2, width + 2, channels), white, np.float32)
             for row, label in enumerate(held):
                 members = np.flatnonzero(labels == label)
                 chosen = rng.choice(members, min(columns, len(members)), replace=False)
                 images = dataset.images(dataset.x[torch.from_numpy(chosen)]).cpu().numpy()
-                tiles[row, : len(chosen)] = _with_margin(images)
-            sheet = tiles.transpose(0, 2, 1, 3, 4).reshape(rows * tiles.shape[2], columns * tiles.shape[3], -1)
-            axes.imshow(sheet.squeeze(), cmap="gray_r" if sheet.shape[2] == 1 else None, vmin=0, vmax=1)
-            middle = (np.arange(len(held)) + 0.5) * tiles.shape[2] - 0.5
-            axes.set_yticks(middle, [names[label] for label in held])
+                tiles[row, : len(chosen), 1:-1, 1:-1] = images.clip(0, 1)
+            sheet = tiles.transpose(0, 2, 1, 3, 4).reshape(rows * (height + 2), columns * (width + 2), channels)
+            axes.imshow(sheet.squeeze(), cmap="gray_r" if channels == 1 else None, vmin=0, vmax=1)
+            axes.set_yticks((np.arange(len(held)) + 0.5) * (height + 2) - 0.5, [names[label] for label in held])
             axes.set_xticks([])
             axes.tick_params(length=0)
             axes.spines[:].set_visible(False)
     return figure
-
-
-def _tile_shape(dataset: Dataset) -> tuple[int, int, int]:
-    """(height, width, channels) of an upright image with its margin."""
-    height, width, channels = dataset.images(dataset.x[:1]).shape[1:]
-    return height + 2, width + 2, channels
-
-
-def _background(channels: int) -> float:
-    """The value shown as white: grey images use an inverted colour map."""
-    return 0.0 if channels == 1 else 1.0
-
-
-def _with_margin(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Add a margin of one pixel."""
-    margin = ((0, 0), (1, 1), (1, 1), (0, 0))
-    return np.pad(images.clip(0, 1), margin, constant_values=_background(images.shape[3]))
