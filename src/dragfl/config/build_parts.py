@@ -17,7 +17,7 @@ from dragfl.config.tables import Attackers
 from dragfl.data import DATASETS, FILE_KINDS
 from dragfl.errors import SpecError, nearest
 from dragfl.models import MODELS
-from dragfl.types import Algorithm, Attack
+from dragfl.types import Algorithm, Attack, FederationInfo
 
 METHODS = {
     "correction": ("fields", "sends", "init", "needs", "broadcast", "affine", "client_finish", "server_finish"),
@@ -25,6 +25,7 @@ METHODS = {
     "server": ("init", "update"),
 }
 ATTACK_METHODS = ("knowledge", "init", "craft")
+PROBE = FederationInfo(dim=1, clients=1, per_round=1, segments=(0, 1))  # to ask a part for its needs
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,12 @@ def _own_algorithm(own: Any, settings: dict[str, Any]) -> Algorithm:
     for part in PARTS:
         _make_part(part, getattr(found, part))
     return found
+
+
+def needs_root(algorithm: Algorithm) -> bool:
+    """Whether the algorithm needs trusted root data."""
+    parts: tuple[Any, ...] = (algorithm.correction, algorithm.aggregate)
+    return any("root" in part.needs(part.init(PROBE)) for part in parts)
 
 
 def make_attack(tables: Mapping[str, Any]) -> tuple[Attack[Any] | None, Attackers]:

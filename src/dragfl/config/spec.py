@@ -9,7 +9,6 @@ From Python, the value of any name may be the object itself.
 from __future__ import annotations
 
 import dataclasses
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import tomli_w
 from dragfl.algorithms import PARTS
 from dragfl.attacks import ATTACKS
 from dragfl.config.build_parts import (
+    PROBE,
     Model,
     check_dataset,
     check_named_settings,
@@ -28,6 +28,7 @@ from dragfl.config.build_parts import (
     make_algorithm,
     make_attack,
     make_model,
+    needs_root,
 )
 from dragfl.config.migrate import refuse_old_keys
 from dragfl.config.overrides import override
@@ -36,22 +37,11 @@ from dragfl.config.tables import Attackers, Checkpoint, Clients, Data, Engine, E
 from dragfl.data.partitions import PARTITIONS, Partition
 from dragfl.errors import SpecError
 from dragfl.models import MODELS
-from dragfl.types import Algorithm, AssumesAttackers, Attack, FederationInfo, Robust
+from dragfl.types import Algorithm, AssumesAttackers, Attack, Robust
 
-TABLES = (
-    "data",
-    "root",
-    "clients",
-    "algorithm",
-    "algorithms",
-    "attack",
-    "attacks",
-    "model",
-    "evaluation",
-    "checkpoint",
-    "state",
-    "engine",
-)
+PLAIN_TABLES: dict[str, Any] = {"evaluation": Evaluation, "checkpoint": Checkpoint, "state": State, "engine": Engine}
+TABLES = ("data", "root", "clients", "algorithm", "algorithms", "attack", "attacks", "model", *PLAIN_TABLES)
+TOP_KEYS = tuple(f.name for f in dataclasses.fields(Top))
 
 
 @dataclass(frozen=True)
@@ -89,18 +79,12 @@ class Experiment:
             "algorithm": {"name": self.algorithm.name, **parts},
             "attack": describe(self.attack, ATTACKS) | dataclasses.asdict(self.attackers) if self.attack else None,
             "model": model | {"double_softmax": self.model.double_softmax, "buffers": self.model.buffers},
-            "evaluation": dataclasses.asdict(self.evaluation),
-            "checkpoint": dataclasses.asdict(self.checkpoint),
-            "state": dataclasses.asdict(self.state),
-            "engine": dataclasses.asdict(self.engine),
+            **{key: dataclasses.asdict(getattr(self, key)) for key in PLAIN_TABLES},
         }
         return without_none(tables)
 
     def to_toml(self) -> str:
         return tomli_w.dumps(self.tables())
-
-
-TOP_KEYS = tuple(f.name for f in dataclasses.fields(Top))
 
 
 def load(source: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
@@ -148,10 +132,7 @@ def resolve(tables: Mapping[str, Any]) -> Experiment:
         attack=attack,
         attackers=attackers,
         model=make_model(tables.get("model", {})),
-        evaluation=convert("evaluation", tables.get("evaluation", {}), Evaluation),
-        checkpoint=convert("checkpoint", tables.get("checkpoint", {}), Checkpoint),
-        state=convert("state", tables.get("state", {}), State),
-        engine=convert("engine", tables.get("engine", {}), Engine),
+        **{key: convert(key, tables.get(key, {}), kind) for key, kind in PLAIN_TABLES.items()},
     )
     experiment = _with_assumed_f(experiment)
     _check_together(experiment)
@@ -177,25 +158,21 @@ def _with_assumed_f(e: Experiment) -> Experiment:
 
 def _check_together(e: Experiment) -> None:
     """The checks that need several tables."""
-    rule, correction = e.algorithm.aggregate, e.algorithm.correction
-    per_round = e.clients.per_round or e.clients.total
-    probe = FederationInfo(dim=1, clients=e.clients.total, per_round=per_round, segments=(0, 1))
-    if e.root is None and "root" in rule.needs(rule.init(probe)) | correction.needs(correction.init(probe)):
+    rule, per_round = e.algorithm.aggregate, e.clients.per_round or e.clients.total
+    if e.root is None and needs_root(e.algorithm):
         raise SpecError(
             f"algorithm '{e.algorithm.name}' needs trusted root data and there is no [root] table; "
             "add for example: [root] with size = 100"
         )
     if isinstance(rule, AssumesAttackers) and (why := rule.shortage(per_round)):
         raise SpecError(why)
-    check_correction_with_aggregate(e, probe)
+    check_correction_with_aggregate(e)
     limit = per_round if e.attackers.of_sampled else e.clients.total
     if (e.attackers.attackers or 0) > limit:
         raise SpecError(f"attack.attackers: {e.attackers.attackers} is more than the {limit} clients there are")
-    if isinstance(e.clients.lr, float | int) and not math.isfinite(e.clients.lr):
-        raise SpecError(f"clients.lr: {e.clients.lr}; give a finite number")
 
 
-def check_correction_with_aggregate(e: Experiment, info: FederationInfo) -> None:
+def check_correction_with_aggregate(e: Experiment) -> None:
     """Refuse quantities from clients that would enter the model past a robust aggregate as a plain sum.
 
     The extras of a correction and BatchNorm buffers must pass through the rule itself. The cohort gradient of Mime is a
@@ -207,7 +184,7 @@ def check_correction_with_aggregate(e: Experiment, info: FederationInfo) -> None
     sender = describe_part(correction, PARTS["correction"])["name"]
     robust = describe_part(rule, PARTS["aggregate"])["name"]
     advice = "choose another correction, or an aggregate such as"
-    if correction.needs(correction.init(info)) & {"gradient", "weighted_gradient"}:
+    if correction.needs(correction.init(PROBE)) & {"gradient", "weighted_gradient"}:
         raise SpecError(
             f"algorithm.correction: {sender} uses the plain mean of the clients' full gradients, so a malicious client "
             f"moves the model past the robust aggregate {robust}; {advice} mean"

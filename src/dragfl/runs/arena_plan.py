@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from dragfl.aggregates import AGGREGATES
 from dragfl.algorithms import PRESETS
-from dragfl.attacks import ATTACKS
+from dragfl.config.build_parts import make_algorithm, needs_root
 from dragfl.config.overrides import ATTACKER_KEYS, NO_ATTACK, replace_values
 from dragfl.config.spec import Experiment, read, resolve
 from dragfl.errors import SpecError, nearest
 from dragfl.runs.sweep_plan import PlannedRun, run_name
-from dragfl.types import FederationInfo
 
 RUNS = "runs"  # the folder of the runs, inside the arena's folder
 DEFAULT_FRACTION = 0.2  # of the clients attack, if neither the caller nor the experiment sets a number
-MANY_CLIENTS = 1000  # enough for every rule
 
 # The default matrix: one defence of each family, and the attacks designed against them.
 DEFENCES = (
@@ -79,14 +77,13 @@ class Arena:
             }
             for c in self.cells
         ]
-        names = ("name", "note", "defences", "attacks", "partitions", "attackers", "seeds", "trusted")
-        return {**{name: getattr(self, name) for name in names}, "cells": cells}
+        sides = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("folder", "cells")}
+        return {**sides, "cells": cells}
 
 
 def default_defences(tables: Tables) -> list[str]:
     """The default defences; those that need trusted root data only if the experiment has some."""
-    probe = {"root": {}, **tables}
-    return [d for d in DEFENCES if "root" in tables or not uses_root(d, with_defence(probe, d))]
+    return [d for d in DEFENCES if "root" in tables or not uses_root(tables, d)]
 
 
 def plan_arena(
@@ -104,14 +101,19 @@ def plan_arena(
     tables = read(source)
     defences, attacks = list(dict.fromkeys(defences)), [a for a in dict.fromkeys(attacks) if a != NO_ATTACK]
     seeds = list(dict.fromkeys(seeds))
-    _check_sides(defences, attacks, seeds)
-    by_defence = {defence: with_defence(tables, defence) for defence in defences}
     if partitions is None:
         partitions = [tables.get("data", {}).get("partition", "iid")]
+    for side, values in {"defences": defences, "attacks": attacks, "seeds": seeds, "fractions": fractions}.items():
+        if values is not None and not values:
+            raise SpecError(f"arena: no {side}; give at least one")
+    plain = {**tables, "algorithm": {"name": "fedavg"}, "attack": {"name": NO_ATTACK}}
     for partition in partitions:
-        plain = {**tables, "algorithm": {"name": "fedavg"}, "attack": {"name": NO_ATTACK}}
         _resolve(f"partition '{_partition_label(partition)}'", _with_partition(plain, partition))
-    trusted = [defence for defence in defences if uses_root(defence, by_defence[defence])]
+    for seed in seeds:
+        _resolve(f"seed {seed!r}", {**plain, "seed": seed})
+    trusted = [defence for defence in defences if uses_root(tables, defence)]
+    if trusted and "root" not in tables:
+        raise SpecError(f"arena, defence '{trusted[0]}': needs trusted root data; add [root] with size = 100")
     attackers = _attacker_settings(tables, attacks, fractions)
     cells = [
         cell
@@ -120,7 +122,7 @@ def plan_arena(
         for defence in defences
         for cell in _plan_row(
             defence,
-            _with_partition({**by_defence[defence], "seed": seed}, partition),
+            _with_partition({**with_defence(tables, defence), "seed": seed}, partition),
             attacks,
             attackers,
             Path(out) / RUNS,
@@ -129,23 +131,6 @@ def plan_arena(
     labels = [_partition_label(partition) for partition in partitions]
     name = str(tables.get("name", "run"))
     return Arena(Path(out), name, note, defences, attacks, labels, list(attackers), seeds, trusted, cells)
-
-
-def _check_sides(defences: Sequence[str], attacks: Sequence[str], seeds: Sequence[Any]) -> None:
-    """Check names and seeds; the names in a chain are checked when the chain is built."""
-    for side, values in (("defences", defences), ("attacks", attacks), ("seeds", seeds)):
-        if not values:
-            raise SpecError(f"arena: no {side}; give at least one")
-    for seed in seeds:
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise SpecError(f"arena: seed {seed!r}; give whole numbers of at least 0")
-    rules = {**PRESETS, **AGGREGATES}
-    for defence in defences:
-        if defence not in rules and ":" not in defence and "+" not in defence:
-            raise SpecError(f"arena, defence '{defence}': unknown rule{nearest(defence, rules)}")
-    for attack in attacks:
-        if attack not in ATTACKS and ":" not in attack:
-            raise SpecError(f"arena, attack '{attack}': unknown attack{nearest(attack, ATTACKS)}")
 
 
 def _plan_row(
@@ -157,34 +142,24 @@ def _plan_row(
     """
     seed, partition = base["seed"], base["data"]["partition"]
     split = {f"data.partition.{key}": value for key, value in _partition_values(partition).items()}
-
-    def cell(attack: str, label: str | None, settings: Tables, experiment: Experiment | None, reason: str) -> Cell:
-        values = {"algorithm.name": defence, "attack.name": attack, **settings, **split, "seed": seed}
-        name = run_name(values)
-        planned = PlannedRun(folder / name, replace(experiment, name=name)) if experiment else None
-        return Cell(defence, attack, _partition_label(partition), label, seed, planned, reason)
-
     cells: list[Cell] = []
     configured: Experiment | None = None
-    for label, settings in sorted(attackers.items(), key=lambda item: _attacker_count(item[1])):
-        for attack in attacks:
-            experiment, reason = _try_resolve(with_attack(base, settings, attack))
-            cells.append(cell(attack, label, settings, experiment, reason))
-            configured = experiment or configured
-    baseline, reason = _try_resolve({**base, "attack": {"name": NO_ATTACK}})
-    f = None
-    if baseline is not None:
-        baseline = replace(baseline, algorithm=(configured or baseline).algorithm)
-        f = getattr(baseline.algorithm.aggregate, "f", None)
-    return [cell(NO_ATTACK, None, {"f": f} if f else {}, baseline, reason), *cells]
-
-
-def _try_resolve(tables: Tables) -> tuple[Experiment | None, str]:
-    """The experiment, or None and the reason. Defence, attack and partition were checked separately before."""
-    try:
-        return resolve(tables), ""
-    except SpecError as error:
-        return None, str(error)
+    attacked = [(attack, label, settings) for label, settings in attackers.items() for attack in attacks]
+    for attack, label, settings in [*attacked, (NO_ATTACK, None, {})]:
+        planned, reason = None, ""
+        try:
+            experiment = resolve(with_attack(base, settings, attack))
+            if attack == NO_ATTACK:
+                experiment = replace(experiment, algorithm=(configured or experiment).algorithm)
+                f = getattr(experiment.algorithm.aggregate, "f", None)
+                settings = {"f": f} if f else {}
+            name = run_name({"algorithm.name": defence, "attack.name": attack, **settings, **split, "seed": seed})
+            planned = PlannedRun(folder / name, replace(experiment, name=name))
+            configured = experiment
+        except SpecError as error:
+            reason = str(error)
+        cells.append(Cell(defence, attack, _partition_label(partition), label, seed, planned, reason))
+    return [cells[-1], *cells[:-1]]
 
 
 def _resolve(where: str, tables: Tables) -> Experiment:
@@ -209,12 +184,15 @@ def with_attack(tables: Tables, attackers: Tables, attack: str) -> Tables:
     return replace_values({**tables, "attack": attackers}, [(["attack", "name"], attack)])
 
 
-def uses_root(defence: str, tables: Tables) -> bool:
-    """Whether the defence uses trusted root data. The number of clients is not checked here."""
-    clients = {**tables.get("clients", {}), "total": MANY_CLIENTS, "per_round": MANY_CLIENTS}
-    probe = {**tables, "clients": clients, "attack": {"name": NO_ATTACK}}
-    rule = _resolve(f"defence '{defence}'", probe).algorithm.aggregate
-    return "root" in rule.needs(rule.init(FederationInfo(1, MANY_CLIENTS, MANY_CLIENTS, (0, 1))))
+def uses_root(tables: Tables, defence: str) -> bool:
+    """Whether the defence uses trusted root data."""
+    rules = {**PRESETS, **AGGREGATES}
+    if defence not in rules and ":" not in defence and "+" not in defence:
+        raise SpecError(f"arena, defence '{defence}': unknown rule{nearest(defence, rules)}")
+    try:
+        return needs_root(make_algorithm(with_defence(tables, defence)))
+    except SpecError as error:
+        raise SpecError(f"arena, defence '{defence}': {error}") from None
 
 
 def _with_partition(tables: Tables, partition: Any) -> Tables:
@@ -234,21 +212,20 @@ def _partition_label(partition: Any) -> str:
 
 def _attacker_settings(tables: Tables, attacks: Sequence[str], fractions: Sequence[float] | None) -> dict[str, Tables]:
     """`6 of 20 clients attack` -> the keys of `[attack]` that set this number, for each fraction."""
-    own = {k: v for k, v in tables.get("attack", {}).items() if k in ATTACKER_KEYS}
-    if fractions is None:
-        given = [own if own.keys() & {"attackers", "fraction"} else {**own, "fraction": DEFAULT_FRACTION}]
-    else:
-        if not fractions:
-            raise SpecError("arena: no fractions; give at least one, or omit them")
-        for fraction in fractions:
-            if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0.0 < fraction < 1.0:
-                raise SpecError(f"arena: fraction {fraction!r}; give a fraction of the clients in (0, 1), such as 0.3")
-        rest = {k: v for k, v in own.items() if k not in ("attackers", "fraction")}
-        given = [{**rest, "fraction": float(fraction)} for fraction in dict.fromkeys(fractions)]
-    labelled = {_attackers_label(tables, attacks, settings): settings for settings in given}
-    if len(labelled) < len(given):
-        raise SpecError(f"arena: fractions {fractions}: two give the same number of attackers; remove one")
-    return labelled
+    given = {k: v for k, v in tables.get("attack", {}).items() if k in ATTACKER_KEYS}
+    if fractions is None and given.keys() & {"attackers", "fraction"}:
+        return {_attackers_label(tables, attacks, given): given}
+    given.pop("attackers", None)
+    labelled: dict[str, Tables] = {}
+    for fraction in [DEFAULT_FRACTION] if fractions is None else dict.fromkeys(fractions):
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0.0 < fraction < 1.0:
+            raise SpecError(f"arena: fraction {fraction!r}; give a fraction of the clients in (0, 1), such as 0.3")
+        settings = {**given, "fraction": float(fraction)}
+        label = _attackers_label(tables, attacks, settings)
+        if label in labelled:
+            raise SpecError(f"arena: fractions {fractions}: two give the same number of attackers; remove one")
+        labelled[label] = settings
+    return dict(sorted(labelled.items(), key=lambda item: item[1]["fraction"]))
 
 
 def _attackers_label(tables: Tables, attacks: Sequence[str], settings: Tables) -> str:
@@ -258,8 +235,3 @@ def _attackers_label(tables: Tables, attacks: Sequence[str], settings: Tables) -
     clients, attackers = experiments[0].clients, experiments[0].attackers
     total = f"{clients.per_round} sampled" if attackers.redraw and attackers.of_sampled else f"{clients.total}"
     return f"{attackers.drawn(clients)} of {total} clients attack"
-
-
-def _attacker_count(settings: Tables) -> float:
-    """A sort key: all settings of one arena give a number, or all a fraction."""
-    return float(settings.get("attackers") or settings.get("fraction") or 0.0)
