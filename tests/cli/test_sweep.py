@@ -65,7 +65,7 @@ class TestPlain:
         for i, (line, name) in enumerate(zip(shown, NAMES, strict=True), 1):
             result = dragfl.load_run(f"sweeps/grid/{name}").result
             assert result is not None
-            found = re.fullmatch(rf"run {i}/6  {name}  accuracy (\d\.\d{{3}})  \d+\.\d s", line)
+            found = re.fullmatch(rf"run {i}/6  {name}  accuracy (\d\.\d{{3}}) after 6 rounds  \d+ s  .*(left|finished)", line)
             assert found, line
             assert found[1] == f"{result['accuracy']:.3f}"
         ranked = [row.label for row in report.summarize_runs("sweeps/grid")]
@@ -84,9 +84,9 @@ class TestPlain:
         capsys.readouterr()
         assert main(["sweep", "grid.toml", "seed=0,1,2"]) == 0
         printed = capsys.readouterr().out.splitlines()
-        assert re.fullmatch(r"run 1/3  seed0  accuracy 0\.\d{3}  already finished", printed[0])
-        assert re.fullmatch(r"run 2/3  seed1  accuracy 0\.\d{3}  already finished", printed[1])
-        assert re.fullmatch(r"run 3/3  seed2  accuracy 0\.\d{3}  \d+\.\d s", printed[2])
+        assert re.fullmatch(r"run 1/3  seed0  accuracy 0\.\d{3} after \d+ rounds  already finished", printed[0])
+        assert re.fullmatch(r"run 2/3  seed1  accuracy 0\.\d{3} after \d+ rounds  already finished", printed[1])
+        assert re.fullmatch(r"run 3/3  seed2  accuracy 0\.\d{3} after \d+ rounds  \d+ s  finished", printed[2])
 
     @pytest.mark.usefixtures("no_figures")
     def test_many_rounds_still_print_one_line(self, capsys: Capture) -> None:
@@ -99,7 +99,7 @@ class TestPlain:
     def test_a_diverged_run_is_reported_and_no_failure(self, capsys: Capture) -> None:
         assert main(["sweep", "grid.toml", "clients.lr=0.1,1e6", "algorithm.server.lr=1e6"]) == 0
         printed = capsys.readouterr().out.splitlines()
-        assert re.fullmatch(r"run 2/2  lr1000000\.0-lr1000000\.0  diverged in round 1  \d+\.\d s", printed[1])
+        assert re.fullmatch(r"run 2/2  lr1000000\.0-lr1000000\.0  diverged in round 1  \d+ s  finished", printed[1])
         assert main(["sweep", "grid.toml", "clients.lr=0.1,1e6", "algorithm.server.lr=1e6"]) == 0
         assert "diverged in round 1  already finished" in capsys.readouterr().out.splitlines()[1]
 

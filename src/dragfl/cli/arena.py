@@ -69,9 +69,10 @@ def run(args: argparse.Namespace) -> int:
     from dragfl.report.arena import load_arena, rich_tables, summarize_arena
     from dragfl.runs.arena import run_arena
 
-    progress = SweepProgress(arena.planned, quiet=args.quiet)
+    jobs = number_of_jobs(args, len(arena.planned))
+    progress = SweepProgress(arena.planned, jobs, quiet=args.quiet)
     with catch_interrupts() as should_stop, progress.bar:
-        run_arena(arena, progress.callbacks(should_stop), jobs=number_of_jobs(args, len(arena.planned)))
+        run_arena(arena, progress.callbacks(should_stop), jobs=jobs)
     if not args.quiet:
         results, console = load_arena(arena.folder), Console()
         for matrix in results.matrices:

@@ -8,24 +8,19 @@ import time
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
+from dragfl.reproduction.run_time import RunTimes, format_duration, remaining_rounds
 from dragfl.runs.directory import Run
 from dragfl.runs.sweep import Callbacks
 from dragfl.runs.sweep_plan import PlannedRun
 from dragfl.types import RoundRecord
 
 
-def progress_bar(enabled: bool) -> Progress:
-    """A progress bar of rounds; use as a context manager."""
-    return Progress(
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("round {task.completed:.0f}/{task.total:.0f}  {task.fields[state]}"),
-        TimeRemainingColumn(),
-        console=Console(),
-        disable=not enabled,
-    )
+def progress_bar(enabled: bool, *more: ProgressColumn) -> Progress:
+    """A progress bar; use as a context manager."""
+    columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}"))
+    return Progress(*columns, *more, console=Console(), disable=not enabled)
 
 
 class RunProgress:
@@ -37,7 +32,7 @@ class RunProgress:
         self.quiet, self.as_json = quiet, as_json
         self.live = not quiet and not as_json and sys.stdout.isatty()
         self.records = 0  # since `begin`
-        self.bar = progress_bar(self.live)
+        self.bar = progress_bar(self.live, TimeRemainingColumn())
 
     def begin(self, label: str, rounds: int) -> None:
         self._label, self._rounds, self._accuracy, self._next_line = label, rounds, "", 0.0
@@ -53,51 +48,89 @@ class RunProgress:
         if record.accuracy is not None:
             self._accuracy = f"accuracy {record.accuracy:.3f}"
         state = "  ".join(part for part in (self._accuracy, describe_drift(record)) if part)
+        line = f"round {record.round}/{self._rounds}  {state}"
         if self.live:
-            self.bar.update(self._task, completed=record.round, state=state)
+            self.bar.update(self._task, completed=record.round, state=line)
         elif record.accuracy is not None and record.round >= self._next_line:
             self._next_line = record.round + self._rounds / self.LINES
             seconds = time.perf_counter() - self._started
-            print(f"{self._label}: round {record.round}/{self._rounds}  {state}  {seconds:.1f} s", flush=True)
+            print(f"{self._label}: {line}  {seconds:.1f} s", flush=True)
 
 
 class SweepProgress:
-    """Shows many runs, in turn or in parallel: one bar on a terminal, a line for each finished run in a pipe."""
+    """Shows many runs, in turn or in parallel: a bar on a terminal, a line for each finished run in a pipe.
 
-    def __init__(self, planned: Sequence[PlannedRun], *, quiet: bool = False) -> None:
-        self._runs, self._finished = len(planned), 0
-        self._quiet, self._live = quiet, not quiet and sys.stdout.isatty()
-        self._running: dict[str, tuple[float, int]] = {}  # name -> (time of start, planned rounds)
+    Runs differ in cost, so progress is measured in estimated seconds; the measured speed of a run that has ended is
+    used for the others of its kind.
+    """
+
+    def __init__(self, planned: Sequence[PlannedRun], jobs: int, *, quiet: bool = False) -> None:
+        self._jobs, self._quiet, self._live = jobs, quiet, not quiet and sys.stdout.isatty()
+        self._times = RunTimes(planned)
+        self._running: dict[str, float] = {}  # run -> time of its start
+        self._ended, self._start = 0, time.perf_counter()
         self.bar = progress_bar(self._live)
-        rounds = sum(p.experiment.rounds for p in planned)
-        self._task = self.bar.add_task(f"{self._runs} runs", total=rounds, state="")
+        self._task = self.bar.add_task("", total=1.0, state="")
+        self.plan(planned)
+
+    def plan(self, planned: Sequence[PlannedRun], later: Sequence[PlannedRun] = ()) -> None:
+        """Set the runs of this pass, and placeholders for those of the next one."""
+        self._unfinished, self._later = {p.name: p for p in planned}, later
+        self._rounds = {p.name: float(remaining_rounds(p)) for p in planned}
+        self.total = self._ended + len(planned) + len(later)
+        self.bar.update(self._task, description=f"{self.total} runs")
 
     def callbacks(self, should_stop: Callable[[], bool]) -> Callbacks:
-        return Callbacks(self.begin, lambda record: self._advance(1), self.end, should_stop)
+        return Callbacks(self.begin, self.record, self.end, should_stop)
 
     def begin(self, planned: PlannedRun, rounds_done: int) -> None:
-        self._running[planned.name] = (time.perf_counter(), planned.experiment.rounds)
-        self._advance(rounds_done)
+        self._running[planned.name] = time.perf_counter()
+        self._update_bar()
+
+    def record(self, record: RoundRecord) -> None:
+        """Count a round; records do not name their run, so it is shared among all that are running."""
+        running = [name for name in self._running if self._rounds[name]]
+        for name in running:
+            self._rounds[name] = max(0.0, self._rounds[name] - 1 / len(running))
+        self._update_bar()
 
     def end(self, run: Run, already_done: bool) -> None:
-        """`run 3/48  drag-seed2  accuracy 0.912  1.2 s`"""
-        started, rounds = self._running.pop(run.name)
-        self._finished += 1
-        result = run.result or {}
-        self._advance(rounds - result["rounds"])  # rounds it did not need
-        when = "already finished" if already_done else f"{time.perf_counter() - started:.1f} s"
+        """`run 3/48  drag-seed2  accuracy 0.912 after 60 rounds  2 s  about 1 min left`"""
+        name = run.path.name
+        seconds = time.perf_counter() - self._running.pop(name)
+        planned = self._unfinished.pop(name)
+        self._ended += 1
+        if already_done:
+            when = "already finished"
+        else:
+            self._times.add_run(planned.experiment, run)
+            more = self._unfinished or self._later
+            left = f"about {format_duration(self.remaining_seconds())} left" if more else "finished"
+            when = f"{format_duration(seconds)}  {left}"
         if not self._quiet and not self._live:
-            print(f"run {self._finished}/{self._runs}  {run.name}  {describe_end(run)}  {when}", flush=True)
+            print(f"run {self._ended}/{self.total}  {name}  {describe_end(run)}  {when}", flush=True)
+        self._update_bar()
 
-    def _advance(self, rounds: int) -> None:
-        state = f"{self._finished} finished  {', '.join(self._running)}"
-        self.bar.update(self._task, advance=rounds, state=state)
+    def remaining_seconds(self) -> float:
+        """With all jobs working in parallel, if no run stops early."""
+        seconds = sum(self._rounds[p.name] * self._times.per_round(p.experiment) for p in self._unfinished.values())
+        seconds += sum(p.experiment.rounds * self._times.per_round(p.experiment) for p in self._later)
+        return seconds / self._jobs
+
+    def _update_bar(self) -> None:
+        if not self._live:
+            return
+        left, spent = self.remaining_seconds(), time.perf_counter() - self._start
+        state = f"{self._ended} finished  about {format_duration(left)} left  {', '.join(self._running)}"
+        self.bar.update(self._task, completed=spent / (spent + left), state=state)
 
 
 def describe_end(run: Run) -> str:
-    """`accuracy 0.912`, or the round in which the run diverged."""
+    """`accuracy 0.912 after 60 rounds`, or the round in which the run diverged."""
     result = run.result or {}
-    return f"diverged in round {result['rounds'] + 1}" if run.diverged else f"accuracy {result['accuracy']:.3f}"
+    if run.diverged:
+        return f"diverged in round {result['rounds'] + 1}"
+    return f"accuracy {result['accuracy']:.3f} after {result['rounds']} rounds"
 
 
 def describe_drift(record: RoundRecord) -> str:

@@ -141,18 +141,19 @@ def _execute(
     requests: Sequence[FigureRequest], plans: Sequence[FigurePlan], folder: Path, args: argparse.Namespace
 ) -> None:
     from dragfl.cli.interrupt import catch_interrupts
-    from dragfl.cli.reproduce_progress import ReproductionProgress
+    from dragfl.cli.progress import SweepProgress
+    from dragfl.reproduction.run_time import format_duration
     from dragfl.reproduction.runs import missing_runs, run_figures
-    from dragfl.runs.sweep import Callbacks
 
     missing = missing_runs(plans)
     jobs = _jobs(args, len(missing))
-    progress = ReproductionProgress(jobs, all_runs=[p for plan in plans for p in plan.planned], quiet=args.quiet)
+    progress = SweepProgress([p for plan in plans for p in plan.planned], jobs, quiet=args.quiet)
     progress.plan(missing, [p for plan in plans for p in plan.runs_after_tuning])
-    progress.announce()
-    with catch_interrupts() as should_stop, progress:
-        callbacks = Callbacks(progress.begin, progress.record, progress.end, should_stop)
-        run_figures(requests, folder, callbacks, on_plan=progress.plan, jobs=jobs)
+    if not args.quiet:
+        about = f"about {format_duration(progress.remaining_seconds())} with {jobs} in parallel if none stops early"
+        print(f"{progress.total} runs are missing; {about}" if progress.total else "all runs are finished", flush=True)
+    with catch_interrupts() as should_stop, progress.bar:
+        run_figures(requests, folder, progress.callbacks(should_stop), on_plan=progress.plan, jobs=jobs)
 
 
 def _print_results(requests: Sequence[FigureRequest], folder: Path, args: argparse.Namespace) -> None:

@@ -42,9 +42,10 @@ def run(args: argparse.Namespace) -> int:
     from dragfl.cli.progress import SweepProgress
     from dragfl.runs.sweep import run_planned
 
-    progress = SweepProgress(planned, quiet=args.quiet)
+    jobs = number_of_jobs(args, len(planned))
+    progress = SweepProgress(planned, jobs, quiet=args.quiet)
     with catch_interrupts() as should_stop, progress.bar:
-        run_planned(planned, progress.callbacks(should_stop), jobs=number_of_jobs(args, len(planned)))
+        run_planned(planned, progress.callbacks(should_stop), jobs=jobs)
     folders = [p.folder for p in planned]
     if not args.quiet:
         Console().print(report.rich_table(report.summarize_runs(folders)))
