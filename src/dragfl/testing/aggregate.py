@@ -65,12 +65,7 @@ class Round:
 
     def named(self, *, columns: bool = True) -> dict[str, object]:
         partial = self.partial if columns else dataclasses.replace(self.partial, per_client={})
-        return {
-            "the step": self.step,
-            "the state": self.state,
-            "metrics": self.metrics,
-            "the partial": partial,
-        }
+        return {"the step": self.step, "the state": self.state, "metrics": self.metrics, "the partial": partial}
 
 
 def _round(
@@ -85,9 +80,7 @@ def _round(
     finite: str = "step",
 ) -> Round:
     """Run one round and check each value; `finite` is the property that requires finite results."""
-    needs = checker.call("needs", case, state)
-    if not isinstance(needs, frozenset) or not needs <= set(get_args(Need)):
-        checker.fail("needs", f"needs() returned {needs!r} ({case})")
+    needs = checker.check_needs(state, get_args(Need), case)
     root = checker.draw_rows("root", t).mean(0) if root is None else root
     mean = cohort.delta.mean(0)
     inputs = RoundInputs(root if "root" in needs else None, mean if "mean" in needs else None)
@@ -100,7 +93,10 @@ def _round(
         partial = partial + _fold(checker, plan, block, case, finite)
     step, after, metrics = checker.call_tuple(3, "finish", case, state, plan, partial)
     checker.check_vector(finite, step, f"the step ({case})")
-    _check_metrics(checker, metrics, case, "metrics" if finite == "step" else finite)
+    for key, value in metrics.items():
+        if type(value) is not float or not math.isfinite(value):
+            name = "metrics" if finite == "step" else finite
+            checker.fail(name, f"'{key}' is {value!r}, a {type(value).__name__} ({case})")
     return Round(plan, partial, step, checker.check_state(after, "finish"), metrics)
 
 
@@ -108,13 +104,11 @@ def _fold(checker: Checker, plan: Any, block: Updates, case: str, finite: str) -
     """Fold a block and check the partial."""
     k = len(block)
     try:
-        partial = checker.call("fold", case, plan, block)
+        partial: Partial = checker.call("fold", case, plan, block, returns=Partial)
     except Infeasible as error:
         if k >= checker.info.per_round:
             checker.fail_call("fold", case, error)
         raise
-    if not isinstance(partial, Partial):
-        checker.fail_call("fold", case, TypeError(f"it returned a {type(partial).__name__}, not a Partial"))
     if partial.count != k:
         checker.fail("partial", f"count is {partial.count} for {k} updates ({case})")
     for name, column in partial.per_client.items():
@@ -131,15 +125,6 @@ def _fold(checker: Checker, plan: Any, block: Updates, case: str, finite: str) -
     if finite == "step" and (gap := differences({"the total": partial.total}, {"the total": total})):
         checker.fail("partial", f"against the sum of the updates {gap} ({case})")
     return partial
-
-
-def _check_metrics(checker: Checker, metrics: object, case: str, name: str) -> None:
-    if not isinstance(metrics, Mapping):
-        checker.fail("metrics", f"metrics are a {type(metrics).__name__} ({case})")
-        return
-    for key, value in metrics.items():
-        if type(value) is not float or not math.isfinite(value):
-            checker.fail(name, f"'{key}' is {value!r}, a {type(value).__name__} ({case})")
 
 
 def _check_cohorts(checker: Checker) -> None:

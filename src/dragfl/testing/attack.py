@@ -22,8 +22,6 @@ ATTACK: Mapping[str, str] = {
     "own": "with knowledge 'own' a row depends only on the attacker's own update: crafted for one attacker at a time "
     "it has the same bits, and the next state depends only on the model sent out and the round",
 }
-
-
 CASES = (
     "ordinary updates",
     "zero updates",

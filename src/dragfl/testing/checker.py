@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
+import pickle
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -54,12 +54,12 @@ class Checker:
             raise BrokenContract(f"{who} breaks '{name}': {seen}. The contract: {self.contract[name]}.") from cause
 
     def fail_call(self, method: str, case: str, error: Exception) -> NoReturn:
-        """Raise for a call without a usable result."""
+        """Raise for a call without a usable result, also if 'runs' is skipped."""
         who, contract = type(self.part).__name__, self.contract["runs"]
         seen = f"{method} raised {type(error).__name__}: {error} ({case})"
         raise BrokenContract(f"{who} breaks 'runs': {seen}. The contract: {contract}.") from error
 
-    def call(self, method: str, case: str, *arguments: object) -> Any:
+    def call(self, method: str, case: str, *arguments: object, returns: type = object) -> Any:
         """Call part.method(*arguments) twice: it may not raise, change its arguments, or return different values.
 
         An attribute that is not a method is read instead.
@@ -82,6 +82,9 @@ class Checker:
             raise
         except Exception as error:
             self.fail_call(method, case, error)
+        if not isinstance(first, returns):
+            seen = f"it returned a {type(first).__name__}, not {returns.__name__}"
+            self.fail_call(method, case, TypeError(seen))
         if seen := changed_paths(before, after):
             self.fail("pure", f"{method} changed {seen} ({case})")
         if seen := changed_paths(result, snapshot({"the result": second})):
@@ -131,18 +134,19 @@ class Checker:
         elif not torch.isfinite(value).all():
             self.fail(name, f"{what} holds {describe_non_finite(value)}")
 
+    def check_needs(self, state: State, allowed: Collection[str], case: str) -> frozenset[str]:
+        needs: frozenset[str] = self.call("needs", case, state)
+        if not isinstance(needs, frozenset) or not needs <= set(allowed):
+            self.fail("needs", f"needs() returned {needs!r} ({case})")
+        return needs
+
     def send_to_worker(self, what: str, value: object) -> Any:
-        """Return the value after sending it through a pipe, as to a worker process."""
-        near, far = multiprocessing.Pipe()
+        """Return a pickled copy of the value, as a worker process receives it."""
         try:
-            near.send(value)
-            copy = far.recv()
+            copy = pickle.loads(pickle.dumps(value))
         except Exception as error:
             self.fail("worker", f"{what} cannot be sent to a worker: {error}", error)
             return value
-        finally:
-            near.close()
-            far.close()
         if seen := different_bits(value, copy, what):
             self.fail("worker", f"sending it to a worker changed {seen}")
         return copy

@@ -51,16 +51,14 @@ def check_correction(
         inputs = _round_inputs(checker, state, w, case)
         sent = checker.call("broadcast", case, checker.rebuild_state(state), context, inputs)
         _check_tensors(checker, "broadcast", sent, f"the broadcast of round {t}")
-        results: list[LocalResult] = []
-        extras: list[Tensors] = []
+        sums: dict[str, Tensor] = {} if inputs.gradient is None else {"gradient": inputs.gradient}
         for m in range(clients):
             result, extra, mine[m] = _train_client(checker, m, w, mine[m], sent, context)
-            _check_shapes(checker, "client state", mine[m], fields, f"{case}, client {m}")
-            _check_shapes(checker, "extra", extra, sends, f"{case}, client {m}")
-            results.append(result)
-            extras.append(extra)
-        step = torch.stack([result.delta for result in results]).mean(0)
-        sums = _sums(results, extras, inputs)
+            _check_tensors(checker, "client state", mine[m], f"the new client state ({case}, client {m})", fields)
+            _check_tensors(checker, "extra", extra, f"the extras ({case}, client {m})", sends)
+            summands = {"delta": result.delta, "steps": torch.tensor(result.steps), "count": torch.tensor(1), **extra}
+            sums |= {name: sums.get(name, 0.0) + value.double() for name, value in summands.items()}
+        step = (sums["delta"] / clients).float()
         step, state = checker.call_tuple(
             2, "server_finish", case, checker.rebuild_state(state), sums, step, checker.info, context
         )
@@ -80,9 +78,7 @@ def _examples(m: int) -> int:
 
 def _round_inputs(checker: Checker, state: State, w: Tensor, case: str) -> RoundInputs:
     """The inputs that the correction needs for its broadcast."""
-    needs = checker.call("needs", case, state)
-    if not isinstance(needs, frozenset) or not needs <= {"gradient", "weighted_gradient", "root"}:
-        checker.fail("needs", f"needs() returned {needs!r} ({case})")
+    needs = checker.check_needs(state, ("gradient", "weighted_gradient", "root"), case)
     clients = range(checker.info.clients)
     gradients = torch.stack([_gradient(checker, m, w) for m in clients])
     p = torch.tensor([_examples(m) if "weighted_gradient" in needs else 1.0 for m in clients])
@@ -99,7 +95,7 @@ def _train_client(
     Clients take different numbers of steps; in round 2 client 0 does not move.
     """
     case = f"round {context.t}, client {m}"
-    affine = checker.call("affine", case, mine, sent, context)
+    affine = checker.call("affine", case, mine, sent, context, returns=Affine)
     _check_affine(checker, affine, case)
     w, steps = w0.clone(), 5 + m
     for _ in range(0 if (context.t, m) == (2, 0) else steps):
@@ -108,11 +104,6 @@ def _train_client(
         w = w - context.lr * (direction if affine.shift is None else direction + affine.shift)
     result = LocalResult(w - w0, steps, context.lr, _examples(m), lambda: _gradient(checker, m, w0))
     extra, new = checker.call_tuple(2, "client_finish", case, result, mine, sent, context)
-    _check_tensors(checker, "extra", extra, f"the extras ({case})")
-    _check_tensors(checker, "client state", new, f"the new client state ({case})")
-    for name, value in new.items():
-        if value.dtype != torch.float32:
-            checker.fail("client state", f"'{name}' is {value.dtype} ({case})")
     return result, extra, new
 
 
@@ -124,24 +115,7 @@ def _declared_shapes(checker: Checker, name: str) -> Shapes:
     return {key: (checker.info.dim,) if kind == "vector" else () for key, kind in layout.items()}
 
 
-def _check_shapes(checker: Checker, name: str, values: Tensors, declared: Shapes, case: str) -> None:
-    seen = {key: tuple(value.shape) for key, value in values.items()}
-    if seen != declared:
-        checker.fail(name, f"declared are {dict(declared)}, client_finish returned {seen} ({case})")
-
-
-def _sums(results: list[LocalResult], extras: list[Tensors], inputs: RoundInputs) -> dict[str, Tensor]:
-    """The aggregated input of server_finish."""
-    sums = {name: torch.stack([extra[name] for extra in extras]).sum(0).double() for name in extras[0]}
-    sums["delta"] = torch.stack([result.delta for result in results]).sum(0).double()
-    sums["steps"] = torch.tensor(float(sum(result.steps for result in results)))
-    sums["count"] = torch.tensor(float(len(results)))
-    return sums if inputs.gradient is None else {**sums, "gradient": inputs.gradient}
-
-
-def _check_affine(checker: Checker, affine: object, case: str) -> None:
-    if not isinstance(affine, Affine):
-        checker.fail_call("affine", case, TypeError(f"it returned a {type(affine).__name__}, not an Affine"))
+def _check_affine(checker: Checker, affine: Affine, case: str) -> None:
     for name in ("scale", "prox", "anchor"):
         value = getattr(affine, name)
         if not isinstance(value, float | int) or not math.isfinite(value):
@@ -150,7 +124,8 @@ def _check_affine(checker: Checker, affine: object, case: str) -> None:
         checker.check_vector("affine", affine.shift, f"the shift ({case})")
 
 
-def _check_tensors(checker: Checker, name: str, values: object, what: str) -> None:
+def _check_tensors(checker: Checker, name: str, values: object, what: str, declared: Shapes | None = None) -> None:
+    """Check for finite tensors and, where shapes are declared, for exactly these names, shapes and float32 values."""
     if not isinstance(values, Mapping):
         checker.fail(name, f"{what} is a {type(values).__name__}")
         return
@@ -161,3 +136,8 @@ def _check_tensors(checker: Checker, name: str, values: object, what: str) -> No
             checker.fail(name, f"{what} has '{key}', a {type(value).__name__}")
         elif not torch.isfinite(value).all():
             checker.fail(name, f"{what} has '{key}', which holds {describe_non_finite(value.reshape(-1))}")
+        elif name == "client state" and value.dtype != torch.float32:
+            checker.fail(name, f"'{key}' is {value.dtype} in {what}")
+    seen = {key: tuple(value.shape) for key, value in values.items() if isinstance(value, Tensor)}
+    if declared is not None and seen != declared:
+        checker.fail(name, f"{what}: declared are {dict(declared)}, client_finish returned {seen}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -19,9 +19,8 @@ from dragfl.report.arena.detection import roc
 from dragfl.report.arena.results import WITHOUT_ATTACK, ArenaResults, Entry, Matrix
 from dragfl.report.arena.tables import attack_label, defence_label, explain_marks, format_entry, wrap_label
 from dragfl.report.figures.files import Drawing
-from dragfl.report.figures.style import BLUE, DOTTED, GREY, INK, VERMILLION, WIDTH, new_figure
+from dragfl.report.figures.style import BLUE, DOTTED, GREY, INK, VERMILLION, WIDTH, add_colour_bar, new_figure
 
-COLUMN_GAP = 0.22  # before a separate column, in cells
 ROW_HEIGHT = 0.27  # inches
 MAX_UPRIGHT = 11  # with more columns their names are rotated
 DARK = 0.42  # below this luminance the text is white
@@ -37,13 +36,6 @@ class Cell:
     framed: bool = False
 
 
-@dataclass(frozen=True)
-class Column:
-    name: str
-    separate: bool = False  # has a gap before it
-    bold: bool = False
-
-
 def draw_matrix(matrix: Matrix, suffix: str = "") -> list[Drawing]:
     """The figures that have data; `suffix` distinguishes the files of several matrices."""
     draw = (_draw_accuracy, _draw_accuracy_drop, _draw_detection, _draw_roc_curves)
@@ -54,8 +46,6 @@ def draw_matrix(matrix: Matrix, suffix: str = "") -> list[Drawing]:
 def _draw_accuracy(matrix: Matrix, suffix: str) -> Drawing:
     """Final accuracy without attack, under every attack, and in the worst case."""
     attacks = (WITHOUT_ATTACK, *matrix.attacks)
-    columns = [Column(attack_label(attack), separate=j == 1) for j, attack in enumerate(attacks)]
-    columns.append(Column("worst case", separate=True, bold=True))
     rows = {}
     for defence in matrix.defences:
         worst = matrix.worst_attack(defence)
@@ -67,8 +57,8 @@ def _draw_accuracy(matrix: Matrix, suffix: str) -> Drawing:
             cells[attacks.index(worst)] = replace(cells[-1], framed=True)
         rows[defence] = cells
     figure = _draw_heat_map(
-        matrix, rows, columns, colormaps["viridis"], Normalize(0, 1), "test accuracy, %", percent=True,
-        foot="Framed: the worst attack of the row. ",
+        matrix, rows, [*map(attack_label, attacks), "worst case"], colormaps["viridis"], Normalize(0, 1),
+        "test accuracy, %", percent=True, foot="Framed: the worst attack of the row. ",
     )  # fmt: skip
     caption = "Test accuracy of the last evaluated round, mean over seeds. Rows are sorted by the worst case."
     return Drawing(f"arena-accuracy{suffix}", figure, "Final accuracy, %", caption)
@@ -88,7 +78,7 @@ def _draw_accuracy_drop(matrix: Matrix, suffix: str) -> Drawing | None:
     top = max((cells[-1].value for cells in rows.values() if cells[-1].value is not None), default=None)
     if top is None:
         return None
-    columns = [*(Column(attack_label(a)) for a in matrix.attacks), Column("largest", separate=True, bold=True)]
+    columns = [*map(attack_label, matrix.attacks), "largest"]
     norm = Normalize(0, max(0.2, top), clip=True)
     figure = _draw_heat_map(matrix, rows, columns, colormaps["magma_r"], norm, "points", percent=True)
     caption = "Accuracy of the same defence without attack minus its accuracy under the attack, in points."
@@ -104,7 +94,7 @@ def _draw_detection(matrix: Matrix, suffix: str) -> Drawing | None:
             rows[defence] = [Cell(e.auc, _text_without_value(e) if e.auc is None else f"{e.auc:.2f}") for e in entries]
     if not rows:
         return None
-    columns = [Column(attack_label(a)) for a in matrix.attacks]
+    columns = list(map(attack_label, matrix.attacks))
     figure = _draw_heat_map(matrix, rows, columns, colormaps["RdBu"], Normalize(0, 1), "AUC")
     caption = (
         "Probability that an attacker has a higher suspicion score than an honest client of the same round "
@@ -127,7 +117,7 @@ def _format_points(value: float) -> str:
 def _draw_heat_map(
     matrix: Matrix,
     rows: Mapping[str, Sequence[Cell]],
-    columns: Sequence[Column],
+    columns: Sequence[str],
     colours: Colormap,
     norm: Normalize,
     scale: str,
@@ -137,7 +127,7 @@ def _draw_heat_map(
 ) -> Figure:
     """Draw a row for each defence, with a colour bar named `scale` and the meaning of the marks below."""
     upright = len(columns) <= MAX_UPRIGHT
-    names = [wrap_label(column.name) if upright else column.name for column in columns]
+    names = [wrap_label(name) if upright else name for name in columns]
     head = 0.13 * max(name.count("\n") + 1 for name in names) if upright else 0.85
     labels = [defence_label(matrix, defence) for defence in rows]
     texts = [cell.text for cells in rows.values() for cell in cells]
@@ -145,48 +135,30 @@ def _draw_heat_map(
     height = 0.35 + head + (0.13 * (len(notes) + 1) if notes else 0.0) + ROW_HEIGHT * len(rows)
     figure = new_figure(height, WIDTH * max(1.0, (len(columns) + 3) / (MAX_UPRIGHT + 3)))
     ax = figure.subplots()
-    lefts = [j + COLUMN_GAP * sum(c.separate for c in columns[: j + 1]) for j in range(len(columns))]
+    values = np.array([[np.nan if c.value is None else c.value for c in cells] for cells in rows.values()])
+    image = ax.pcolormesh(np.ma.masked_invalid(values), cmap=colours, norm=norm, edgecolors="white", linewidth=1.5)
+    ax.patch.set(facecolor="#F7F7F7", edgecolor="#DDDDDD", hatch="////")  # visible where a cell has no value
     for i, cells in enumerate(rows.values()):
-        for left, cell, column in zip(lefts, cells, columns, strict=True):
-            _draw_cell(ax, left, i, cell, colours, norm, bold=column.bold)
-    ax.set_xlim(-0.02, lefts[-1] + 1.02)
-    ax.set_ylim(len(rows) + 0.02, -0.02)
+        for j, cell in enumerate(cells):
+            luminance = float(np.dot(colours(norm(cell.value or 0.0))[:3], (0.2126, 0.7152, 0.0722)))
+            ink = "#6A6A6A" if cell.value is None else "white" if luminance < DARK else "#111111"
+            ax.text(j + 0.5, i + 0.52, cell.text, ha="center", va="center", fontsize=7.5, color=ink)
+            if cell.framed:
+                ax.add_patch(Rectangle((j + 0.06, i + 0.1), 0.88, 0.8, fill=False, edgecolor=ink, linewidth=1.1))
+    ax.invert_yaxis()
     ax.xaxis.tick_top()
-    ax.set_xticks([left + 0.5 for left in lefts], names)
-    ax.set_yticks([i + 0.5 for i in range(len(rows))], labels)
-    for label, column in zip(ax.get_xticklabels(), columns, strict=True):
-        label.set_fontweight("bold" if column.bold else "normal")
-        if not upright:
-            label.set(rotation=50, ha="left", rotation_mode="anchor")
+    rotation: dict[str, Any] = {} if upright else {"rotation": 50, "ha": "left", "rotation_mode": "anchor"}
+    ax.set_xticks(np.arange(len(names)) + 0.5, names, **rotation)
+    ax.set_yticks(np.arange(len(labels)) + 0.5, labels, fontsize=8)
     ax.tick_params(length=0, pad=3, labelcolor=INK)
-    ax.tick_params(axis="y", labelsize=8)
     ax.grid(False)
     ax.spines[["left", "bottom"]].set_visible(False)
-    bar = figure.colorbar(ScalarMappable(norm, colours), ax=ax, pad=0.015, aspect=22, fraction=0.03)
-    bar.set_label(scale, fontsize=7.5)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=2, labelsize=7)
+    bar = add_colour_bar(ax, image, scale)
     if percent:
         bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=""))
     if notes:
         figure.supxlabel("\n".join(notes), x=0.01, ha="left", fontsize=7, color="#555555")
     return figure
-
-
-def _draw_cell(ax: Axes, left: float, row: int, cell: Cell, colours: Colormap, norm: Normalize, *, bold: bool) -> None:
-    box = Rectangle((left + 0.015, row + 0.02), 0.97, 0.96, linewidth=0)
-    if cell.value is None:
-        box.set(facecolor="#F7F7F7", edgecolor="#DDDDDD", hatch="////")
-        ink = "#6A6A6A"
-    else:
-        red, green, blue, _ = colour = colours(norm(cell.value))
-        box.set(facecolor=colour)
-        ink = "white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < DARK else "#111111"
-    ax.add_patch(box)
-    if cell.framed:
-        ax.add_patch(Rectangle((left + 0.05, row + 0.1), 0.9, 0.8, fill=False, edgecolor=ink, linewidth=1.1))
-    weight = "bold" if bold else "normal"
-    ax.text(left + 0.5, row + 0.52, cell.text, ha="center", va="center", fontsize=7.5, color=ink, fontweight=weight)
 
 
 def _draw_roc_curves(matrix: Matrix, suffix: str) -> Drawing | None:

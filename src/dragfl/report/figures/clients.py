@@ -9,10 +9,9 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.image import AxesImage
-from matplotlib.patches import Rectangle
 
 from dragfl.report.figures.files import Drawing
-from dragfl.report.figures.style import ATTACKER, DOTTED, GREY, HONEST, INK, new_figure, set_round_axis
+from dragfl.report.figures.style import ATTACKER, DOTTED, GREY, HONEST, INK, add_colour_bar, new_figure, set_round_axis
 from dragfl.report.groups import Group, seed_of
 from dragfl.report.series import ClientTable, client_table, values_by_role
 
@@ -35,25 +34,14 @@ def draw_clients(groups: Sequence[Group]) -> Drawing | None:
         return None
     shown.sort(key=lambda item: list(KEYS).index(item[1].key))
     heights = [0.55 + min(2.4, max(1.1, 0.045 * min(len(table.clients), MAX_ROWS))) for _, table in shown]
-    columns = 2 if len(shown) > 3 else 1
-    rows = [max(heights[i : i + columns]) for i in range(0, len(heights), columns)]
-    figure = new_figure(0.3 + sum(rows))
-    grid = figure.subplots(len(rows), columns, squeeze=False, height_ratios=rows)
+    figure = new_figure(0.3 + sum(heights))
+    axes = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
     top = {key: max([_max_value(table) for _, table in shown if table.key == key], default=1.0) for key in KEYS}
-    scales: dict[tuple[int, str], tuple[AxesImage, list[Axes]]] = {}
-    for i, (ax, (title, table)) in enumerate(zip(grid.flat, shown, strict=False)):
+    for ax, (title, table) in zip(axes, shown, strict=True):
         image = _draw_client_table(ax, table, top[table.key])
+        add_colour_bar(ax, image, KEYS[table.key])
         ax.set_title(title)
-        scales.setdefault((i // columns, table.key), (image, []))[1].append(ax)
-    for (_, key), (image, axes) in scales.items():  # neighbours with the same measure share a colour bar
-        bar = figure.colorbar(image, ax=axes, pad=0.015, aspect=14, shrink=0.92)
-        bar.set_label(KEYS[key], fontsize=7.5)
-        bar.outline.set_visible(False)
-        bar.ax.tick_params(length=2)
-    for ax in list(grid.flat)[len(shown) :]:
-        ax.set_visible(False)
-    for ax in grid[-1]:
-        set_round_axis(ax)
+    set_round_axis(axes[-1])
     title = " or ".join(key for key in KEYS if any(table.key == key for _, table in shown)).capitalize()
     return Drawing("clients", figure, f"{title} of each client", _caption([table for _, table in shown]))
 
@@ -68,33 +56,18 @@ def _draw_client_table(ax: Axes, table: ClientTable, top: float) -> AxesImage:
     ax.imshow(grey, cmap=ListedColormap([GREY]), vmin=0, vmax=1, **options)  # type: ignore[arg-type]
     image = ax.imshow(value, cmap=COLOURS, vmin=0, vmax=top, **options)  # type: ignore[arg-type]
     ax.grid(False)
-    ax.set_yticks([])
     set_round_axis(ax, "")
     ax.spines[["left", "bottom"]].set_visible(False)
-    honest_name = "honest clients" if attackers else "clients"
-    _mark_rows(ax, 0, attackers, len(value), "attackers", ATTACKER, ATTACKER)
-    _mark_rows(ax, attackers, len(value) - attackers, len(value), honest_name, "#B5B5B5", INK)
+    roles = [("attackers", (attackers - 1) / 2), ("honest clients", (attackers + len(value) - 1) / 2)]
+    roles = roles[not attackers : None if attackers < len(value) else 1]
+    ax.set_yticks([y for _, y in roles], [name for name, _ in roles])
+    ax.tick_params(axis="y", length=0, labelcolor=INK)
     if attackers and attackers < len(value):
         ax.axhline(attackers - 0.5, color="white", linewidth=1.6)
     if table.attacks and len(table.clients) <= MAX_ROWS:
         rows, columns = zip(*table.attacks, strict=True)
         ax.scatter([table.rounds[t] for t in columns], rows, s=4, marker="s", color=ATTACKER, linewidths=0)
     return image
-
-
-def _mark_rows(ax: Axes, start: int, count: int, total: int, name: str, colour: str, text_colour: str) -> None:
-    """Draw a named bar to the left of `count` rows."""
-    if not count:
-        return
-    transform = ax.get_yaxis_transform()
-    corner = (-0.018, start - 0.42)
-    ax.add_patch(Rectangle(corner, 0.008, count - 0.16, transform=transform, color=colour, clip_on=False))
-    text = name if count * 8 > total else str(count)
-    rotation = 90 if count * 3 > total else 0
-    ax.text(
-        -0.028, start + count / 2 - 0.5, text, transform=transform, rotation=rotation, ha="right", va="center",
-        fontsize=7.5, color=text_colour,
-    )  # fmt: skip
 
 
 def _max_value(table: ClientTable) -> float:
@@ -119,10 +92,8 @@ def average_columns(value: np.ndarray) -> np.ndarray:
     if width == 1:
         return value
     padded = np.pad(value, ((0, 0), (0, -value.shape[1] % width)), constant_values=np.nan)
-    parts = padded.reshape(len(value), -1, width)
-    known = np.isfinite(parts)
-    total = np.where(known, parts, 0.0).sum(2)
-    return np.where(known.any(2), total / np.maximum(known.sum(2), 1), np.nan)
+    means: np.ndarray = np.ma.masked_invalid(padded.reshape(len(value), -1, width)).mean(2).filled(np.nan)
+    return means
 
 
 def _rounds_per_column(rounds: int) -> int:
@@ -138,7 +109,7 @@ def _caption(tables: Sequence[ClientTable]) -> str:
         "Blank: not sampled.": any(np.isnan(np.array(table.value)).any() for table in tables),
         "Divergence λ = c (1 − cos); 0: the update is used as it is.": "divergence" in keys,
         "Rules without a divergence: their suspicion score.": "suspicion" in keys,
-        "Vermillion: attackers.": any(table.attackers or table.attacks for table in tables),
+        "Vermillion: attacks of clients that attack in some rounds.": any(table.attacks for table in tables),
         "Grey: dropped, the update was not finite.": any(np.isinf(np.array(table.value)).any() for table in tables),
         f"At most {MAX_ROWS} clients are shown.": any(len(table.clients) > MAX_ROWS for table in tables),
         f"Columns are means over up to {width} rounds.": width > 1,

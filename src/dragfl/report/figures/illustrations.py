@@ -35,19 +35,18 @@ def draw_attack() -> Drawing:
     for ax, width, start in zip(axes, widths, (-0.2, low[0] - 0.35, -0.2), strict=True):
         _set_frame(ax, (start, start + width), (low[1] - 0.45, high[1] + 0.45))
 
+    for ax, tips in zip(axes, (HONEST_UPDATES, HONEST_UPDATES, dragged), strict=True):
+        for i, tip in enumerate(tips):
+            _draw_arrow(ax, tip, BLACK if i < len(HONEST_UPDATES) else ATTACKER, width=0.9)
     axes[0].set_title("Honest clients")
-    _draw_arrows(axes[0], HONEST_UPDATES, BLACK)
     _draw_arrow(axes[0], honest_mean, BLUE, "mean", (5, 5))
     axes[1].set_title("Two attackers send p times their update")
-    _draw_arrows(axes[1], HONEST_UPDATES, BLACK)
     for own, g, p in zip(ATTACKERS_OWN_UPDATES, sent, FACTORS, strict=True):
         axes[1].plot([0, own[0]], [0, own[1]], color=ATTACKER, linewidth=0.9, linestyle=(0, (3, 2)))
         _draw_arrow(axes[1], g, ATTACKER, f"p = −{abs(p):g}", (-4, -11), width=1.3)
     _draw_arrow(axes[1], attacked_mean, ATTACKER, "mean of all", (2, -12))
     axes[2].set_title("BR-DRAG")
     _draw_arrow(axes[2], step, GREEN, "step", (5, 5))
-    _draw_arrows(axes[2], dragged[: len(HONEST_UPDATES)], BLACK)
-    _draw_arrows(axes[2], dragged[len(HONEST_UPDATES) :], ATTACKER)
     caption = (
         "Black: updates of honest clients. Vermillion: updates of attackers (dashed: without the attack). "
         f"Mean of the honest updates: length {_length(honest_mean)}. Mean with attackers: length "
@@ -84,7 +83,7 @@ def _draw_dragged(ax: Axes, g: np.ndarray, r: np.ndarray, c: float) -> tuple[flo
     kept, pull = (1 - lam) * g, lam * np.linalg.norm(g) * rhat
     before, after = float(g @ rhat), float(v @ rhat)
     ax.axhline(0, color="#DDDDDD", linewidth=0.7, zorder=0)
-    for start, end in ((np.zeros(2), kept), (np.zeros(2), pull), (kept, v), (pull, v)):
+    for start, end in ((kept, v), (pull, v)):
         ax.plot(*zip(start, end, strict=True), color=GREY, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
     for vector, along, colour in ((g, before, BLUE), (v, after, BLACK)):
         ax.plot([vector[0], along], [vector[1], 0], color=colour, linewidth=0.7, linestyle=(0, (1, 1.8)), zorder=1)
@@ -92,14 +91,9 @@ def _draw_dragged(ax: Axes, g: np.ndarray, r: np.ndarray, c: float) -> tuple[flo
     _draw_arrow(ax, r, ORANGE, "r", (-3, 6))
     _draw_arrow(ax, g, BLUE, "g", (6, 0))
     _draw_arrow(ax, v, BLACK, "v", (6, 2 if v[1] > 0 else -8))
-    _write_name(ax, kept, "(1 − λ) g", GREY, (-48, 2) if lam < 1 else (-40, -10))
-    _write_name(ax, pull, "λ |g| r/|r|", GREY, (-14, 8) if lam > 1 else (-30, -13))
+    _draw_arrow(ax, kept, GREY, "(1 − λ) g", (-48, 2) if lam < 1 else (-40, -10), width=0.9)
+    _draw_arrow(ax, pull, GREY, "λ |g| r/|r|", (-14, 8) if lam > 1 else (-30, -13), width=0.9)
     return lam, before, after
-
-
-def _draw_arrows(ax: Axes, tips: np.ndarray, colour: str) -> None:
-    for tip in tips:
-        _draw_arrow(ax, tip, colour, width=0.9)
 
 
 def _draw_arrow(
@@ -111,28 +105,16 @@ def _draw_arrow(
     *,
     width: float = 2.2,
 ) -> None:
+    """An arrow from the origin, with its name at `offset` points from the tip."""
     head = "-|>,head_width=0.22,head_length=0.5"
     props = {"arrowstyle": head, "color": colour, "linewidth": width, "shrinkA": 0, "shrinkB": 0}
-    ax.annotate("", xy=(float(tip[0]), float(tip[1])), xytext=(0, 0), arrowprops=props)
-    if name:
-        _write_name(ax, tip, name, colour, offset)
-
-
-def _write_name(ax: Axes, at: np.ndarray, name: str, colour: str, offset: tuple[float, float]) -> None:
-    ax.annotate(
-        name,
-        xy=(float(at[0]), float(at[1])),
-        xytext=offset,
-        textcoords="offset points",
-        color=colour,
-        annotation_clip=False,
-    )
+    ax.annotate("", xy=tuple(tip), xytext=(0, 0), arrowprops=props)
+    ax.annotate(name, xy=tuple(tip), xytext=offset, textcoords="offset points", color=colour, annotation_clip=False)
 
 
 def _set_frame(ax: Axes, x: Sequence[float], y: Sequence[float]) -> None:
     """Set equal scales and hide the axes."""
-    ax.set_xlim(*x)
-    ax.set_ylim(*y)
+    ax.set(xlim=x, ylim=y)
     ax.set_aspect("equal", anchor="N")
     ax.set_axis_off()
     ax.plot([0], [0], marker="o", color=INK, markersize=3)

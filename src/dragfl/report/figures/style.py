@@ -9,6 +9,8 @@ from typing import Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
@@ -104,6 +106,15 @@ def line_styles(groups: Sequence[Group], *, by_attack: bool = False) -> list[Lin
 def new_figure(height: float, width: float = WIDTH) -> Figure:
     """An empty figure, made without pyplot, which would keep a reference to it and is not safe in threads."""
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def add_colour_bar(ax: Axes, image: ScalarMappable, label: str) -> Colorbar:
+    """A colour bar to the right of a heat map."""
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.015, aspect=20, fraction=0.03)
+    bar.set_label(label, fontsize=7.5)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=2, labelsize=7)
+    return bar
 
 
 def set_round_axis(ax: Axes, label: str = "round") -> None:
