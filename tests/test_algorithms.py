@@ -70,3 +70,19 @@ def test_the_paper_s_defaults() -> None:
 def test_a_setting_of_another_algorithm() -> None:
     with pytest.raises(SpecError, match=r"algorithm\.c: fedavg has no setting 'c'"):
         expand({"name": "fedavg", "c": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "word"),
+    [
+        ("aggregate", "mean", {"weighting": "sample"}),
+        ("aggregate", "fednova", {"weighting": "sample"}),
+        ("aggregate", "fltrust", {"on_no_trust": "rooot"}),
+        ("correction", "scaffold", {"option": "1"}),
+        ("correction", "mime", {"weighting": "sample"}),
+        ("server", "adabest", {"report": "averag"}),
+    ],
+)
+def test_an_unknown_choice_is_an_error(kind: str, name: str, word: dict[str, str]) -> None:
+    with pytest.raises(SpecError, match="is unknown"):
+        PARTS[kind][name](**word)

@@ -1,22 +1,23 @@
-"""Every example runs as a reader would run it, with few rounds, and says what its docstring promises."""
+"""Every example script runs with few rounds and prints its result; every example spec loads."""
 
 from __future__ import annotations
 
 import ast
-import os
+import runpy
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 
 from dragfl.config.spec import load
+from tests.conftest import TIMEOUT_S
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 SPECS = sorted(EXAMPLES.glob("*.toml"))
-SAYS = {  # a piece of what each script prints
+PRINTED = {  # part of the output of each script
     "functional": "[1.2333333492279053, 1.7000000476837158]",
     "own_aggregate": "ClippedMean keeps the contract",
     "own_attack": "br_drag: accuracy",
@@ -27,36 +28,36 @@ SAYS = {  # a piece of what each script prints
 }
 
 
-def _run(script: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(script), "2"]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.CompletedProcess[str]]:
-    """All scripts, two at a time: most of their time is the import of torch."""
-    folder = tmp_path_factory.mktemp("examples")
-    with ThreadPoolExecutor(2) as pool:
-        done = pool.map(lambda script: _run(script, folder), SCRIPTS)
-        return dict(zip([script.stem for script in SCRIPTS], done, strict=True))
-
-
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_script_runs(script: Path, finished: dict[str, subprocess.CompletedProcess[str]]) -> None:
-    done = finished[script.stem]
+def test_script_runs(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, which has imported torch already."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "argv", [str(script), "2"])
+    with torch.random.fork_rng():
+        runpy.run_path(str(script), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert printed and PRINTED.get(script.stem, "") in printed
+
+
+def test_script_runs_in_a_fresh_interpreter(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / "simulate.py"), "2"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
-    assert done.stdout and SAYS.get(script.stem, "") in done.stdout
+    assert PRINTED["simulate"] in done.stdout
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_script_says_what_it_shows(script: Path) -> None:
+def test_script_has_a_docstring(script: Path) -> None:
     assert ast.get_docstring(ast.parse(script.read_text()))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
 def test_spec_loads(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the file lies, since it may name modules beside it."""
+    """In the folder of the file, since it may name modules there."""
     monkeypatch.chdir(EXAMPLES)
     experiment = load(spec)
     assert load(experiment.tables()) == experiment

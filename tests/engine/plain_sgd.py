@@ -1,4 +1,4 @@
-"""Local training as anyone would write it: a module, torch.optim.SGD, and the batches of the same address."""
+"""An independent reference of local training: a module, torch.optim.SGD and the minibatches of the same address."""
 
 from __future__ import annotations
 

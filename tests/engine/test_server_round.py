@@ -1,20 +1,64 @@
-"""The server's half of a round identifies clients by id: order, missing and doubled results change no other row."""
+"""The server's half of a round: sampling, results by client id, rounds that are skipped, and divergence."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import tracemalloc
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import dragfl
+from dragfl.aggregates import Mean
 from dragfl.engine.aggregation import fold
-from dragfl.engine.client import BUFFERS, Client, ClientData, train_client
-from dragfl.engine.round import TrainTasks, run_round
-from dragfl.engine.server_round import ServerRound
+from dragfl.engine.round import TrainTasks
+from dragfl.engine.server_round import ServerRound, sample_clients
 from dragfl.engine.threads import one_thread, own_generator
+from dragfl.errors import Diverged
+from dragfl.types import RoundContext, State
 from tests.conftest import Load
+from tests.engine.custom_attacks import ConstantAttack, GrowingAttack
+
+SOME = {"per_round": 3}
+
+
+def cohorts(experiment: dragfl.Experiment) -> list[list[int]]:
+    return [record.clients["client"] for record in dragfl.simulate(experiment)]
+
+
+def test_clients_are_sampled_uniformly_without_replacement(experiment: Load) -> None:
+    """300 rounds of 3 of 6: each client 150 times, standard deviation sqrt(300/4) = 8.7."""
+    fed = dragfl.simulate(experiment(clients=SOME)).federation
+    drawn = [sample_clients(fed, RoundContext(t, 0.1, 3)) for t in range(300)]
+    assert all(len(set(c)) == 3 and list(c) == sorted(c) for c in drawn)
+    times = Counter(m for c in drawn for m in c)
+    assert all(abs(times[m] - 150) < 4 * 8.7 for m in range(6))
+    assert drawn[0] != drawn[1] or drawn[1] != drawn[2]
+
+
+def test_a_cohort_does_not_depend_on_earlier_rounds(experiment: Load) -> None:
+    simulation = dragfl.simulate(experiment(rounds=6, clients=SOME))
+    simulated = [record.clients["client"] for record in simulation]
+    sampled = [list(sample_clients(simulation.federation, RoundContext(t, 0.1, 3))) for t in reversed(range(6))]
+    assert simulated == sampled[::-1]
+    assert cohorts(experiment(rounds=6, clients=SOME, algorithm={"name": "drag"})) == simulated
+    assert cohorts(experiment("seed=4", rounds=6, clients=SOME)) != simulated
+
+
+def test_sampling_from_a_million_clients_takes_little_memory() -> None:
+    tables = {"clients": {"total": 1_000_000, "per_round": 10}, "data": {"partition": {"kind": "resampled", "k": 20}}}
+    fed = dragfl.simulate(dragfl.load({**tables, "model": {"name": "logistic"}})).federation
+    tracemalloc.start()
+    cohort = sample_clients(fed, RoundContext(0, 0.1, 3))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(set(cohort)) == 10 and max(cohort) > 1000
+    assert peak < 100_000, "a permutation would take 8 MB"
 
 
 def opened(experiment: Load, **changes: Any) -> tuple[ServerRound, list[Any]]:
@@ -74,20 +118,85 @@ def test_a_doubled_or_unknown_result_is_ignored(experiment: Load, clients: tuple
     assert torch.equal(state.w, expected.w) and record == same
 
 
-@pytest.mark.parametrize("name", ["fedavg", "scaffold", "feddc"])
-def test_a_client_by_itself_equals_the_simulated_one(experiment: Load, name: str) -> None:
-    """`train_client` with the client's own data gives the update that the simulator's block has in its row."""
-    fed = dragfl.simulate(experiment(algorithm={"name": name})).federation
-    with one_thread(), own_generator():
-        state, _ = run_round(fed, fed.start())  # so that client states are not zero
-        server = ServerRound.open(fed, state)
-        (block,) = fed.backend.train(TrainTasks(server), keep=True)
-        worker = fed.worker
-        for row, m in enumerate(server.cohort):
-            data = ClientData(worker.dataset.x, worker.dataset.y, worker.split.samples_of(m))
-            client = Client(m, fed.store.read(m), data)
-            alone = train_client(worker.local, state.w, server.broadcast, client, server.context)
-            torch.testing.assert_close(alone.delta, block.updates.delta[row], rtol=1e-5, atol=1e-7)
-            assert alone.steps == block.steps[row] and alone.samples == block.updates.weight[row]
-            assert alone.extra.keys() == block.updates.extra.keys()
-    assert BUFFERS not in server.broadcast
+NAN, INF = float("nan"), float("inf")
+
+
+RULES: list[dict[str, Any]] = [
+    {"algorithm": {"name": "fedavg"}},
+    {"algorithm": {"name": "drag"}},
+    {"algorithm": {"name": "br_drag"}, "root": {"size": 20}},
+    {"algorithm": {"name": "fltrust"}, "root": {"size": 20}},
+]
+
+
+@pytest.mark.parametrize("changes", RULES, ids=lambda c: c["algorithm"]["name"])
+@pytest.mark.parametrize("block", [2, 20])
+def test_a_round_without_a_usable_update_changes_nothing(experiment: Load, changes: dict[str, Any], block: int) -> None:
+    attack = {"name": ConstantAttack(NAN), "attackers": 6}
+    simulation = dragfl.simulate(experiment(**changes, attack=attack, engine={"block": block}))
+    before = simulation.state
+    record = simulation.step()
+    assert torch.equal(simulation.state.w, before.w)
+    assert simulation.state.aggregate == before.aggregate
+    assert simulation.state.t == 1
+    assert record.metrics["skipped"] == "no usable update"
+    assert record.metrics["dropped_nonfinite"] == 6
+    assert record.accuracy is not None
+    json.dumps([record.metrics, record.clients], allow_nan=False)
+
+
+class TestDiverged:
+    def test_the_error_has_the_round_and_advice(self, experiment: Load, tmp_path: Path) -> None:
+        attack = {"name": ConstantAttack(1e15), "attackers": 1}
+        with pytest.raises(Diverged, match=r"diverged in round 1: the model has norm .*lower clients.lr") as error:
+            dragfl.run(experiment(attack=attack), tmp_path / "r")
+        run = dragfl.load_run(tmp_path / "r")
+        assert run.finished
+        assert run.result is not None
+        assert run.result["stopped_by"] == "diverged"
+        assert run.result["message"] == str(error.value)
+        assert run.result["rounds"] == 0
+
+    def test_the_last_checkpoint_is_from_before_the_divergence(self, experiment: Load, tmp_path: Path) -> None:
+        """Attackers multiply their update by ten every round until the model diverges."""
+        with pytest.raises(Diverged, match=r"diverged in round (\d+)") as error:
+            dragfl.run(
+                experiment(rounds=60, attack={"name": GrowingAttack(), "attackers": 2}, checkpoint={"every": 1}),
+                tmp_path / "r",
+            )
+        diverged = int(str(error.value).split("round ")[1].split(":")[0])
+        assert diverged > 2
+        table = json.loads((tmp_path / "r" / "checkpoint.json").read_text())
+        assert table["round"] == diverged - 1
+        assert torch.isfinite(load_file(tmp_path / "r" / table["tensors"])["w"]).all()
+        run = dragfl.load_run(tmp_path / "r")
+        assert len(run.metrics) == diverged - 1
+        with pytest.raises(Diverged, match="there is no final model, the run diverged in round"):
+            run.model()
+
+    def test_resume_returns_the_same_result(self, experiment: Load, tmp_path: Path) -> None:
+        spec = experiment(attack={"name": ConstantAttack(1e15), "attackers": 1})
+        with pytest.raises(Diverged):
+            dragfl.run(spec, tmp_path / "r")
+        assert dragfl.resume(tmp_path / "r", spec).result == dragfl.load_run(tmp_path / "r").result
+
+
+@dataclass(frozen=True)
+class HugeStep:
+    """A step whose square overflows float32 in one coordinate."""
+
+    inner: Mean = field(default_factory=Mean)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "inner"), name)
+
+    def finish(self, state: State, plan: Any, partial: Any) -> tuple[torch.Tensor, State, dict[str, float]]:
+        step = torch.zeros_like(partial.mean)
+        step[0] = 1e20
+        return step, state, {}
+
+
+def test_a_server_state_that_overflows_is_a_divergence(experiment: Load) -> None:
+    """FedAdam's v would be infinite while the model stays finite: that coordinate would never move again."""
+    with pytest.raises(Diverged, match="v of the server is not finite"):
+        list(dragfl.simulate(experiment(algorithm={"aggregate": HugeStep(), "server": {"name": "adam"}})))

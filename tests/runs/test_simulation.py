@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import dragfl
-from tests.conftest import Load
+from dragfl.errors import Interrupted
+from tests.conftest import Load, kept_bytes
 
 
 def test_a_simulation_has_the_metrics_of_a_run(experiment: Load, tmp_path: Path) -> None:
@@ -29,3 +32,17 @@ def test_a_simulation_can_be_paused_and_continued(experiment: Load) -> None:
     assert simulation.done
     assert list(simulation) == []
     assert simulation.evaluate() == {name: whole[-1].metrics[name] for name in ("accuracy", "loss")}
+
+
+def test_a_simulation_stops_at_the_target(experiment: Load) -> None:
+    assert len(list(dragfl.simulate(experiment(target_accuracy=0.01, stop_at_target=True)))) == 1
+
+
+def test_resume_keeps_the_block_and_trainer_of_the_first_start(experiment: Load, tmp_path: Path) -> None:
+    """They fix the order of sums: an experiment without them takes them from the run directory."""
+    fixed = experiment(engine={"block": 2, "trainer": "reference"})
+    whole = dragfl.run(fixed, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        dragfl.run(fixed, tmp_path / "cut", should_stop=lambda: True)
+    cut = dragfl.resume(tmp_path / "cut", experiment())
+    assert kept_bytes(cut.path) == kept_bytes(whole.path)

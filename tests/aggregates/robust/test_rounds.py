@@ -24,7 +24,7 @@ from dragfl.errors import Infeasible, SpecError
 from dragfl.types import FederationInfo, RoundContext, RoundInputs, Updates
 from tests.aggregates.drive import block
 from tests.aggregates.drive import play as play_rule
-from tests.engine.custom_attacks import Sends
+from tests.engine.custom_attacks import ConstantAttack
 
 ROBUST_PRESETS = [name for name in PRESETS if name in ROBUST]
 Load = Callable[..., dragfl.Experiment]
@@ -106,14 +106,14 @@ def test_every_preset_plays_and_shows_suspicion(name: str, experiment: Load) -> 
 
 def test_a_round_with_too_few_updates_is_skipped_and_said(experiment: Load) -> None:
     """Six clients, Krum with f = 1 (needs five). Two send NaN: four with f = 0, enough; four do: two, too few."""
-    for liars, skipped in ((2, False), (4, True)):
-        attack = {"name": Sends(float("nan")), "attackers": liars}
+    for attackers, skipped in ((2, False), (4, True)):
+        attack = {"name": ConstantAttack(float("nan")), "attackers": attackers}
         fed = prepare(experiment(algorithm={"name": "krum", "f": 1, "server": "momentum"}, attack=attack))
         start = fed.start()
         after, record = play(fed, start)
         assert after.t == 1
         assert ("skipped" in record.metrics) is skipped
-        assert record.metrics["dropped_nonfinite"] == liars
+        assert record.metrics["dropped_nonfinite"] == attackers
         assert torch.equal(after.w, start.w) is skipped
         if skipped:
             assert record.metrics["skipped"] == (
@@ -124,7 +124,7 @@ def test_a_round_with_too_few_updates_is_skipped_and_said(experiment: Load) -> N
 
 
 def test_a_skipped_round_changes_no_client_state(experiment: Load) -> None:
-    attack = {"name": Sends(float("nan")), "attackers": 4}
+    attack = {"name": ConstantAttack(float("nan")), "attackers": 4}
     fed = prepare(
         experiment(algorithm={"correction": "scaffold", "aggregate": {"name": "krum", "f": 1}}, attack=attack)
     )

@@ -15,7 +15,7 @@ import dragfl
 from dragfl.errors import Diverged, Interrupted
 from dragfl.types import Affine, FederationInfo, LocalResult, NoState, RoundContext, RoundInputs
 from tests.conftest import Load, kept_bytes
-from tests.engine.custom_attacks import Sends
+from tests.engine.custom_attacks import ConstantAttack
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def test_bytes_include_the_broadcast_and_the_extras(experiment: Load) -> None:
 
 @either_store
 def test_a_dropped_client_keeps_its_old_state(experiment: Load, memory_mb: int) -> None:
-    attack = {"name": Sends(float("nan")), "attackers": 2}
+    attack = {"name": ConstantAttack(float("nan")), "attackers": 2}
     simulation = dragfl.simulate(stateful(experiment, memory_mb, clients={"per_round": 6}, attack=attack))
     list(simulation)
     attackers = simulation.federation.adversary.fixed

@@ -1,4 +1,4 @@
-"""State that is not trained, as BatchNorm keeps it: refused by default, averaged where a spec asks for it."""
+"""Buffers such as the statistics of BatchNorm: refused by default, averaged with `model.buffers = "average"`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dragfl.rng import rng
 from dragfl.runs.simulation import Simulation
 from dragfl.vector import FlatModel
 from tests.conftest import Load, kept_bytes
+from tests.engine.custom_attacks import ConstantAttack
 
 CLOSE = {"atol": 2e-6, "rtol": 0}
 FLOATS = 2 * 4  # running mean and variance of four units
@@ -33,13 +34,13 @@ def averaged(experiment: Load, **changes: Any) -> dragfl.Experiment:
     return experiment(model={"name": network(), "buffers": "average"}, **changes)
 
 
-def flat(module: nn.Module) -> Tensor:
+def flat_buffers(module: nn.Module) -> Tensor:
     """Running mean, then running variance."""
     norm: Any = module.get_submodule("1")
     return torch.cat([norm.running_mean, norm.running_var])
 
 
-def become(module: nn.Module, w: Tensor, buffers: Tensor) -> nn.Module:
+def load_into(module: nn.Module, w: Tensor, buffers: Tensor) -> nn.Module:
     module = copy.deepcopy(module)
     vector_to_parameters(w.clone(), module.parameters())
     norm: Any = module.get_submodule("1")
@@ -53,19 +54,19 @@ def batches(simulation: Simulation, t: int, client: int) -> list[Any]:
     return [mine[rows] for rows in rng(3, "batch", t, client).integers(0, len(mine), (2, 5))]
 
 
-def train_by_hand(simulation: Simulation, w: Tensor, buffers: Tensor, t: int, client: int) -> tuple[Tensor, Tensor]:
+def train_plain(simulation: Simulation, w: Tensor, buffers: Tensor, t: int, client: int) -> tuple[Tensor, Tensor]:
     """(update, buffers after it) of one client under plain SGD."""
-    module, dataset = become(network(), w, buffers), simulation.experiment.dataset
+    module, dataset = load_into(network(), w, buffers), simulation.experiment.dataset
     optimizer = torch.optim.SGD(module.parameters(), lr=0.2)
     for rows in batches(simulation, t, client):
         optimizer.zero_grad()
         nnf.cross_entropy(module(dataset.x[rows]), dataset.y[rows]).backward()
         optimizer.step()
-    return parameters_to_vector(module.parameters()).detach() - w, flat(module)
+    return parameters_to_vector(module.parameters()).detach() - w, flat_buffers(module)
 
 
 class TestRefused:
-    def test_by_the_name_of_the_layer_and_of_the_option(self, experiment: Load) -> None:
+    def test_the_error_names_the_layer_and_the_option(self, experiment: Load) -> None:
         with pytest.raises(SpecError, match=r"layer '1' \(BatchNorm1d\) keeps buffers.*model\.buffers = \"average\""):
             dragfl.simulate(experiment(model={"name": network()}))
 
@@ -74,7 +75,7 @@ class TestRefused:
         with pytest.raises(SpecError, match=r"layer '1\.1' \(BatchNorm1d\)"):
             dragfl.simulate(experiment(model={"name": module}))
 
-    def test_before_anything_is_written(self, experiment: Load, tmp_path: Path) -> None:
+    def test_the_run_directory_is_not_created(self, experiment: Load, tmp_path: Path) -> None:
         with pytest.raises(SpecError, match="keeps buffers"):
             dragfl.run(experiment(model={"name": network(), "buffers": "refuse"}), tmp_path / "r")
         assert not (tmp_path / "r").exists()
@@ -83,26 +84,26 @@ class TestRefused:
         with pytest.raises(SpecError, match=r"model\.buffers: 'keep'; give 'refuse' or 'average'"):
             experiment(model={"buffers": "keep"})
 
-    def test_a_model_without_buffers_takes_either(self, experiment: Load) -> None:
+    def test_a_model_without_buffers_accepts_either_option(self, experiment: Load) -> None:
         plain = [r.metrics for r in dragfl.simulate(experiment())]
         assert [r.metrics for r in dragfl.simulate(experiment(model={"buffers": "average"}))] == plain
 
 
 class TestAveraged:
-    def test_the_mean_of_what_clients_come_to(self, experiment: Load) -> None:
+    def test_the_buffers_of_all_clients_are_averaged(self, experiment: Load) -> None:
         """Every client starts from the server's buffers; theirs are averaged like their updates."""
         simulation = dragfl.simulate(averaged(experiment))
         assert torch.equal(simulation.state.buffers, torch.tensor([0.0] * 4 + [1.0] * 4))
         for t in range(3):
             w, before = simulation.state.w, simulation.state.buffers
             simulation.step()
-            updates, buffers = zip(*(train_by_hand(simulation, w, before, t, m) for m in range(6)), strict=True)
+            updates, buffers = zip(*(train_plain(simulation, w, before, t, m) for m in range(6)), strict=True)
             torch.testing.assert_close(simulation.state.w, w + torch.stack(updates).mean(0), **CLOSE)
             torch.testing.assert_close(simulation.state.buffers, torch.stack(buffers).mean(0), **CLOSE)
-            assert (simulation.state.buffers - before).norm() > 0.05, "they must move"
+            assert (simulation.state.buffers - before).norm() > 0.05, "they must change"
 
-    def test_counters_start_anew_for_every_client(self, experiment: Load) -> None:
-        """Without momentum BatchNorm weighs by its counter: a batch more before would change the mean."""
+    def test_counters_start_at_zero_for_every_client(self, experiment: Load) -> None:
+        """Without momentum, BatchNorm weights by its counter, so an earlier batch would change the mean."""
         module: Any = network()
         module[1].momentum = None
         spec = {"name": module, "buffers": "average"}
@@ -113,7 +114,7 @@ class TestAveraged:
         means = []
         for m in range(2):
             first, second = batches(simulation, 0, m)
-            one = become(module, w, torch.tensor([0.0] * 4 + [1.0] * 4))
+            one = load_into(module, w, torch.tensor([0.0] * 4 + [1.0] * 4))
             optimizer = torch.optim.SGD(one.parameters(), lr=0.2)
             hidden = one.get_submodule("0")(dataset.x[first]).mean(0)
             nnf.cross_entropy(one(dataset.x[first]), dataset.y[first]).backward()
@@ -121,7 +122,7 @@ class TestAveraged:
             means.append((hidden + one.get_submodule("0")(dataset.x[second]).mean(0)).detach() / 2)
         torch.testing.assert_close(simulation.state.buffers[:4], torch.stack(means).mean(0), **CLOSE)
 
-    def test_blocks_do_not_matter(self, experiment: Load) -> None:
+    def test_block_sizes_agree(self, experiment: Load) -> None:
         def after(block: int) -> tuple[Tensor, Tensor]:
             simulation = dragfl.simulate(averaged(experiment, engine={"block": block}))
             list(simulation)
@@ -134,80 +135,78 @@ class TestAveraged:
             for mine, other in zip(after(block), one, strict=True):
                 torch.testing.assert_close(mine, other, atol=1e-5, rtol=0)
 
-    def test_they_are_sent_and_counted(self, experiment: Load) -> None:
+    def test_bytes_include_the_buffers(self, experiment: Load) -> None:
         record = dragfl.simulate(averaged(experiment)).step()
         dim = 6 * 4 + 4 + 4 + 4 + 4 * 3 + 3
         assert record.metrics["bytes_up"] == record.metrics["bytes_down"] == 6 * 4 * (dim + FLOATS)
 
-    def test_evaluation_is_with_them(self, experiment: Load) -> None:
+    def test_evaluation_uses_the_buffers(self, experiment: Load) -> None:
         simulation = dragfl.simulate(averaged(experiment, rounds=5))
         *_, last = simulation
         dataset = simulation.experiment.dataset
-        module = become(network(), simulation.state.w, simulation.state.buffers).eval()
+        module = load_into(network(), simulation.state.w, simulation.state.buffers).eval()
         with torch.no_grad():
             scores = module(dataset.test_x)
-            fresh = become(network(), simulation.state.w, torch.tensor([0.0] * 4 + [1.0] * 4)).eval()(dataset.test_x)
+            fresh = load_into(network(), simulation.state.w, torch.tensor([0.0] * 4 + [1.0] * 4)).eval()(dataset.test_x)
         assert last.metrics["accuracy"] == (scores.argmax(1) == dataset.test_y).double().mean().item()
         assert last.metrics["loss"] == pytest.approx(nnf.cross_entropy(scores, dataset.test_y).item(), rel=1e-5)
         assert last.metrics["loss"] != pytest.approx(nnf.cross_entropy(fresh, dataset.test_y).item(), rel=1e-2)
 
-    def test_evaluating_and_predicting_change_nothing(self, experiment: Load) -> None:
+    def test_evaluation_changes_nothing(self, experiment: Load) -> None:
         often = dragfl.simulate(averaged(experiment, evaluation={"every": 1}))
         seldom = dragfl.simulate(averaged(experiment, evaluation={"every": 3}))
         list(often), list(seldom)
         assert torch.equal(often.state.buffers, seldom.state.buffers)
         assert torch.equal(often.state.w, seldom.state.w)
 
-    def test_an_update_that_is_not_finite_takes_its_buffers_along(self, experiment: Load) -> None:
-        from tests.engine.custom_attacks import Sends
-
-        spec = averaged(experiment, rounds=1, attack={"name": Sends(float("nan")), "attackers": 2})
+    def test_the_buffers_of_a_dropped_update_are_dropped(self, experiment: Load) -> None:
+        spec = averaged(experiment, rounds=1, attack={"name": ConstantAttack(float("nan")), "attackers": 2})
         simulation = dragfl.simulate(spec)
         w, before = simulation.state.w, simulation.state.buffers
         simulation.step()
         honest = sorted(set(range(6)) - simulation.federation.adversary.fixed)
-        buffers = [train_by_hand(simulation, w, before, 0, m)[1] for m in honest]
+        buffers = [train_plain(simulation, w, before, 0, m)[1] for m in honest]
         torch.testing.assert_close(simulation.state.buffers, torch.stack(buffers).mean(0), **CLOSE)
 
-    def test_the_root_starts_from_them_and_leaves_none(self, experiment: Load) -> None:
-        """BR-DRAG's server trains too; what its own BatchNorm sees is no client's."""
+    def test_root_training_starts_from_the_buffers_and_does_not_change_them(self, experiment: Load) -> None:
+        """BR-DRAG: the statistics of the root data are not averaged with those of the clients."""
         spec = averaged(experiment, rounds=1, algorithm={"name": "br_drag"}, root={"size": 20, "disjoint": False})
         simulation = dragfl.simulate(spec)
         w, before = simulation.state.w, simulation.state.buffers
         simulation.step()
-        buffers = [train_by_hand(simulation, w, before, 0, m)[1] for m in range(6)]
+        buffers = [train_plain(simulation, w, before, 0, m)[1] for m in range(6)]
         torch.testing.assert_close(simulation.state.buffers, torch.stack(buffers).mean(0), **CLOSE)
 
 
 class TestFinalModel:
-    def test_it_loads_as_a_whole(self, experiment: Load, tmp_path: Path) -> None:
+    def test_it_loads_into_a_fresh_module(self, experiment: Load, tmp_path: Path) -> None:
         run = dragfl.run(averaged(experiment), tmp_path / "r")
         module = network()
         module.load_state_dict(run.model(), strict=True)
-        assert run.model()["1.num_batches_tracked"].item() == 0, "a counter is of one client, so it stays as it began"
+        assert run.model()["1.num_batches_tracked"].item() == 0, "counters are not aggregated"
         assert run.model()["1.running_mean"].abs().sum() > 0
         dataset = experiment().dataset
         accuracy = (module.eval()(dataset.test_x).argmax(1) == dataset.test_y).double().mean().item()
         assert accuracy == run.metrics[-1]["accuracy"]
 
-    def test_frozen_tied_and_passing_state(self) -> None:
-        """All a fresh module asks for: a frozen layer, a weight under two names, and no buffer that is not kept."""
+    def test_frozen_and_tied_parameters_and_buffers_that_are_not_persistent(self) -> None:
+        """The state dict has a frozen parameter and a weight under two names, and no buffer that is not persistent."""
 
-        class Odd(nn.Module):
+        class Special(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
                 self.one, self.two, self.norm = nn.Linear(3, 3), nn.Linear(3, 3), nn.BatchNorm1d(3)
                 self.two.weight = self.one.weight
                 self.fixed = nn.Parameter(torch.full((2,), 7.0), requires_grad=False)
-                self.register_buffer("passing", torch.ones(5), persistent=False)
+                self.register_buffer("temporary", torch.ones(5), persistent=False)
 
-        model = FlatModel(Odd(), buffers="average")
+        model = FlatModel(Special(), buffers="average")
         assert len(model.b) == 3 + 3 + 5
         vector, buffers = torch.arange(float(model.dim)), 100 + torch.arange(11.0)
         held = model.w.clone()
         state = model.named(vector, buffers)
-        assert torch.equal(model.w, held), "asking for a name changes nothing"
-        fresh = Odd()
+        assert torch.equal(model.w, held), "named() changes nothing"
+        fresh = Special()
         fresh.load_state_dict(state, strict=True)
         assert torch.equal(fresh.one.weight, fresh.two.weight)
         assert fresh.fixed.tolist() == [7.0, 7.0]
@@ -217,16 +216,16 @@ class TestFinalModel:
         given = dict(zip(model.buffer_names, buffers.split(sizes), strict=True))
         assert torch.equal(fresh.norm.running_mean, given["norm.running_mean"])
         assert torch.equal(fresh.norm.running_var, given["norm.running_var"])
-        assert torch.equal(fresh.passing, torch.ones(5))
+        assert torch.equal(fresh.temporary, torch.ones(5))
 
 
 @pytest.mark.parametrize("algorithm", ["drag", "scaffold", "mime"])
-def test_stopped_and_resumed(experiment: Load, tmp_path: Path, algorithm: str) -> None:
+def test_a_resumed_run_has_the_same_bits(experiment: Load, tmp_path: Path, algorithm: str) -> None:
     changes = {"rounds": 5, "algorithm": {"name": algorithm}, "clients": {"per_round": 3}}
     whole = dragfl.run(averaged(experiment, **changes), tmp_path / "whole")
-    asked = iter([False, True, True])
+    stop = iter([False, True, True])
     with pytest.raises(Interrupted):
-        dragfl.run(averaged(experiment, **changes), tmp_path / "cut", should_stop=lambda: next(asked))
+        dragfl.run(averaged(experiment, **changes), tmp_path / "cut", should_stop=lambda: next(stop))
     again = dragfl.resume(tmp_path / "cut", averaged(experiment, **changes))
     assert kept_bytes(again.path) == kept_bytes(whole.path)
 
@@ -238,7 +237,7 @@ def gradient(module: nn.Module, dataset: dragfl.Dataset, rows: Any) -> Tensor:
 
 class TestCorrections:
     def test_scaffold_option_i(self, experiment: Load) -> None:
-        """c_m is one full gradient more at the model sent out; the pass must leave no trace in the buffers.
+        """c_m is a full gradient at the model sent out; computing it does not change the buffers.
 
         In the first round all c are zero, so clients train as in FedAvg.
         """
@@ -246,34 +245,34 @@ class TestCorrections:
         w, before = simulation.state.w, simulation.state.buffers
         simulation.step()
         dataset, split = simulation.experiment.dataset, simulation.federation.worker.split
-        full = [gradient(become(network(), w, before), dataset, split.samples_of(m)) for m in range(6)]
+        full = [gradient(load_into(network(), w, before), dataset, split.samples_of(m)) for m in range(6)]
         torch.testing.assert_close(simulation.state.correction.c, torch.stack(full).mean(0), **CLOSE)
-        buffers = [train_by_hand(simulation, w, before, 0, m)[1] for m in range(6)]
+        buffers = [train_plain(simulation, w, before, 0, m)[1] for m in range(6)]
         torch.testing.assert_close(simulation.state.buffers, torch.stack(buffers).mean(0), **CLOSE)
 
     @pytest.mark.parametrize("algorithm", [{"name": "scaffold", "option": "I"}, {"name": "mime"}, {"name": "feddyn"}])
-    def test_they_learn(self, experiment: Load, algorithm: dict[str, Any]) -> None:
-        alike = {"data": {"partition": {"kind": "iid"}}, "clients": {"batch_size": 12}}
-        *_, last = dragfl.simulate(averaged(experiment, rounds=15, algorithm=algorithm, **alike))
+    def test_the_accuracy_rises(self, experiment: Load, algorithm: dict[str, Any]) -> None:
+        iid = {"data": {"partition": {"kind": "iid"}}, "clients": {"batch_size": 12}}
+        *_, last = dragfl.simulate(averaged(experiment, rounds=15, algorithm=algorithm, **iid))
         assert last.metrics["accuracy"] > 0.75
 
     def test_mime(self, experiment: Load) -> None:
-        """A step takes g(w) - g(w0) + c times 1 - beta; only the pass at w is seen by the client's BatchNorm."""
+        """A step takes g(w) - g(w0) + c times 1 - beta; only the pass at w updates the statistics of BatchNorm."""
         simulation = dragfl.simulate(averaged(experiment, algorithm={"name": "mime", "momentum": 0.5}))
         w0, before = simulation.state.w, simulation.state.buffers
         simulation.step()
         dataset, split = simulation.experiment.dataset, simulation.federation.worker.split
-        c = torch.stack([gradient(become(network(), w0, before), dataset, split.samples_of(m)) for m in range(6)]).mean(
-            0
-        )
+        c = torch.stack(
+            [gradient(load_into(network(), w0, before), dataset, split.samples_of(m)) for m in range(6)]
+        ).mean(0)
         ends, buffers = [], []
         for m in range(6):
-            module, w = become(network(), w0, before), w0.clone()
+            module, w = load_into(network(), w0, before), w0.clone()
             for rows in batches(simulation, 0, m):
                 vector_to_parameters(w.clone(), module.parameters())
-                anchor = gradient(become(network(), w0, before), dataset, rows)
+                anchor = gradient(load_into(network(), w0, before), dataset, rows)
                 w = w - 0.2 * 0.5 * (gradient(module, dataset, rows) - anchor + c)
             ends.append(w)
-            buffers.append(flat(module))
+            buffers.append(flat_buffers(module))
         torch.testing.assert_close(simulation.state.w, torch.stack(ends).mean(0), **CLOSE)
         torch.testing.assert_close(simulation.state.buffers, torch.stack(buffers).mean(0), **CLOSE)

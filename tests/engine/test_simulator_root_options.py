@@ -1,4 +1,4 @@
-"""Root data that are biased, wrong, cleaned or shared: what a spec's [root] table does to a federation."""
+"""Options of the `[root]` table: bias, label noise, filter and disjointness."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def labels(simulation: Simulation) -> torch.Tensor:
     return simulation.federation.worker.root.y
 
 
-def held(simulation: Simulation) -> np.ndarray:
+def client_samples(simulation: Simulation) -> np.ndarray:
     return np.concatenate([simulation.federation.worker.split.samples_of(m) for m in range(6)])
 
 
@@ -44,26 +44,26 @@ def test_bias(experiment: Load, bias: float, biased_class: int, count: int) -> N
     assert others == (0 if bias == 1.0 else 9)
 
 
-def test_bias_is_still_of_the_data_and_apart_from_the_clients(experiment: Load) -> None:
+def test_biased_root_data_are_training_samples_that_no_client_has(experiment: Load) -> None:
     simulation = rooted(experiment, bias=0.5, biased_class=2)
     digits = data.load("digits")
-    rows = torch.from_numpy(np.setdiff1d(np.arange(1438), held(simulation)))
+    rows = torch.from_numpy(np.setdiff1d(np.arange(1438), client_samples(simulation)))
     assert len(rows) == 200
     assert torch.equal(simulation.federation.worker.root.x, digits.x[rows])
     assert torch.equal(labels(simulation), digits.y[rows])
 
 
-def test_noise_changes_that_share_of_the_labels(experiment: Load) -> None:
+def test_noise_changes_that_fraction_of_the_labels(experiment: Load) -> None:
     digits = data.load("digits")
     simulation = rooted(experiment, noise=0.35)
-    assert torch.equal(simulation.federation.worker.root.x, digits.x[chosen()]), "the inputs are as they were"
+    assert torch.equal(simulation.federation.worker.root.x, digits.x[chosen()]), "the inputs are unchanged"
     assert int((labels(simulation) != digits.y[chosen()]).sum()) == 70
     assert torch.equal(digits.y, data.load("digits").y)
     assert torch.equal(labels(rooted(experiment, noise=0.0)), digits.y[chosen()])
 
 
 @pytest.mark.parametrize("source", ["train", "test"])
-def test_noise_touches_neither_clients_nor_test_data(experiment: Load, source: str) -> None:
+def test_noise_changes_neither_client_data_nor_test_data(experiment: Load, source: str) -> None:
     simulation = rooted(experiment, noise=1.0, source=source)
     digits, kept = data.load("digits"), simulation.federation.worker.dataset
     assert torch.equal(kept.y, digits.y)
@@ -71,8 +71,8 @@ def test_noise_touches_neither_clients_nor_test_data(experiment: Load, source: s
     assert not set(labels(simulation).tolist()) - set(range(10))
 
 
-def test_cleaning_removes_the_wrong_ones_first(experiment: Load) -> None:
-    """A quarter of 800 labels wrong: most of them go, and hardly any of the good ones."""
+def test_the_filter_removes_mostly_wrong_labels(experiment: Load) -> None:
+    """Of 800 labels a quarter are wrong: most of these are removed, and few of the others."""
     digits = data.load("digits")
     noisy = rooted(experiment, size=800, noise=0.25)
     clean = rooted(experiment, size=800, noise=0.25, filter="confident")
@@ -86,16 +86,16 @@ def test_cleaning_removes_the_wrong_ones_first(experiment: Load) -> None:
     assert (~keep[~wrong]).double().mean() < 0.1
 
 
-def test_cleaning_good_labels_keeps_them(experiment: Load) -> None:
+def test_the_filter_keeps_correct_labels(experiment: Load) -> None:
     assert len(labels(rooted(experiment, size=800, filter="confident"))) > 740
 
 
-def test_what_cleaning_drops_is_not_given_to_clients(experiment: Load) -> None:
-    """The server has looked at it: disjoint means all that was chosen."""
+def test_filtered_samples_do_not_return_to_the_clients(experiment: Load) -> None:
+    """Disjoint refers to all samples drawn for the root."""
     simulation = rooted(experiment, size=300, noise=0.5, filter="confident")
     assert len(labels(simulation)) < 300
-    assert not set(chosen(300).tolist()) & set(held(simulation).tolist())
-    assert len(held(simulation)) == 1438 - 300
+    assert not set(chosen(300).tolist()) & set(client_samples(simulation).tolist())
+    assert len(client_samples(simulation)) == 1438 - 300
 
 
 @pytest.mark.parametrize(
@@ -103,42 +103,42 @@ def test_what_cleaning_drops_is_not_given_to_clients(experiment: Load) -> None:
 )
 def test_disjoint(experiment: Load, root: dict[str, Any], shared: int) -> None:
     simulation = rooted(experiment, **root)
-    assert len(held(simulation)) == len(set(held(simulation).tolist())) == shared
+    assert len(client_samples(simulation)) == len(set(client_samples(simulation).tolist())) == shared
 
 
 OPTIONS = {"noise": 0.3, "filter": "confident", "bias": 0.2, "biased_class": 5}
 
 
-def test_everything_is_addressed_by_the_seed(experiment: Load) -> None:
+def test_the_root_depends_on_the_seed_alone(experiment: Load) -> None:
     one, again = rooted(experiment, **OPTIONS), rooted(experiment, **OPTIONS)
     assert torch.equal(labels(one), labels(again))
     assert torch.equal(one.federation.worker.root.x, again.federation.worker.root.x)
-    assert (held(one) == held(again)).all()
+    assert (client_samples(one) == client_samples(again)).all()
     other = experiment(algorithm={"name": "br_drag"}, root={"size": 200, **OPTIONS}, data={"dataset": "digits"}, seed=4)
     assert not torch.equal(labels(dragfl.simulate(other))[:20], labels(one)[:20])
 
 
-def test_one_option_leaves_the_draws_of_the_others(experiment: Load) -> None:
-    """Noise does not change which samples are chosen, nor a client's samples."""
+def test_noise_does_not_change_the_drawn_samples(experiment: Load) -> None:
+    """Neither those of the root nor those of the clients."""
     plain, noisy = rooted(experiment), rooted(experiment, noise=0.3)
     assert torch.equal(plain.federation.worker.root.x, noisy.federation.worker.root.x)
-    assert (held(plain) == held(noisy)).all()
+    assert (client_samples(plain) == client_samples(noisy)).all()
 
 
-def test_runs_twice_and_resumes(experiment: Load, tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_same_bits(experiment: Load, tmp_path: Path) -> None:
     spec = experiment(
         algorithm={"name": "br_drag"}, root={"size": 200, **OPTIONS}, data={"dataset": "digits"}, rounds=4
     )
     whole = dragfl.run(spec, tmp_path / "whole")
-    asked = iter([False, True])
+    stop = iter([False, True])
     with pytest.raises(Interrupted):
-        dragfl.run(spec, tmp_path / "cut", should_stop=lambda: next(asked))
+        dragfl.run(spec, tmp_path / "cut", should_stop=lambda: next(stop))
     assert kept_bytes(dragfl.resume(tmp_path / "cut").path) == kept_bytes(whole.path)
     table = whole.spec["root"]
     assert {key: table[key] for key in OPTIONS} == OPTIONS
 
 
-def test_a_wrong_root_is_worse_and_cleaning_helps(experiment: Load) -> None:
+def test_label_noise_changes_the_root_gradient_and_the_filter_reduces_the_change(experiment: Load) -> None:
     """How far the gradient of the root data is from that of the same samples with their true labels."""
 
     def gradient(**root: Any) -> torch.Tensor:
@@ -170,7 +170,7 @@ def test_a_wrong_root_is_worse_and_cleaning_helps(experiment: Load) -> None:
         ({"source": "trian"}, r"root\.source: .*did you mean 'train'"),
     ],
 )
-def test_settings_that_are_wrong_by_themselves(experiment: Load, root: dict[str, Any], message: str) -> None:
+def test_invalid_settings(experiment: Load, root: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         experiment(root=root)
 

@@ -1,4 +1,4 @@
-"""Poisons in a federation: what attackers send is what anyone would train on the spoilt samples."""
+"""Attacks on the data: attackers send the update of plain SGD on their poisoned samples."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Relabel = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Recorder:
-    """The mean, with a memory of every update it was given."""
+class RecordingMean:
+    """The mean, which records every update."""
 
     seen: list[dict[int, Tensor]] = field(default_factory=list)
     mean: Any = field(default_factory=AGGREGATES["mean"])
@@ -51,7 +51,7 @@ class Recorder:
 
 
 @dataclass
-class Played:
+class Simulated:
     """A federation after its rounds: updates by round and client, and the model before each round."""
 
     simulation: Any
@@ -64,24 +64,24 @@ class Played:
         return sorted(self.simulation.federation.adversary.fixed)
 
 
-def played(experiment: Load, attack: dict[str, Any] | None, **changes: Any) -> Played:
-    recorder = Recorder()
+def simulated(experiment: Load, attack: dict[str, Any] | None, **changes: Any) -> Simulated:
+    recorder = RecordingMean()
     simulation = dragfl.simulate(experiment(algorithm={"aggregate": recorder}, attack=attack, **changes))
     models, records = [], []
     while not simulation.done:
         models.append(simulation.state.w)
         records.append(simulation.step())
-    return Played(simulation, recorder.seen, models, records)
+    return Simulated(simulation, recorder.seen, models, records)
 
 
-def by_hand(run: Played, t: int, client: int, x: Tensor, y: Tensor) -> Tensor:
+def plain_update(run: Simulated, t: int, client: int, x: Tensor, y: Tensor) -> Tensor:
     """Plain SGD on the client's samples (x, y), with the batches of its address."""
     spec = run.simulation.experiment.clients
     drawn = rng(3, "batch", t, client).integers(0, len(y), (spec.local_steps, spec.batch_size))
     return sgd(run.simulation.federation.model.module, run.models[t], x, y, list(drawn), spec.lr)
 
 
-def own(run: Played, client: int) -> tuple[Tensor, Tensor]:
+def own(run: Simulated, client: int) -> tuple[Tensor, Tensor]:
     dataset, mine = run.simulation.federation.worker.dataset, run.simulation.federation.worker.split.samples_of(client)
     return dataset.x[mine], dataset.y[mine]
 
@@ -98,40 +98,40 @@ FLIPS: list[tuple[dict[str, Any], Relabel]] = [
 @pytest.mark.parametrize(("settings", "relabel"), FLIPS)
 def test_label_flip(experiment: Load, settings: dict[str, Any], relabel: Relabel) -> None:
     """Classes come from the data: 3 here. Which half is flipped is drawn once for a client: rng(seed, "poison", m)."""
-    run = played(experiment, {"name": "label_flip", "attackers": 3, **settings}, data={"partition": {"kind": "iid"}})
+    run = simulated(experiment, {"name": "label_flip", "attackers": 3, **settings}, data={"partition": {"kind": "iid"}})
     assert len(run.attackers) == 3
     for t in range(3):
         for m in run.attackers:
             x, y = own(run, m)
             rows = torch.from_numpy(rng(3, "poison", m).choice(len(y), len(y) // 2, replace=False))
-            spoilt = relabel(y, rows)
-            assert not torch.equal(spoilt, y)
-            torch.testing.assert_close(run.updates[t][m], by_hand(run, t, m, x, spoilt), **CLOSE)
+            poisoned = relabel(y, rows)
+            assert not torch.equal(poisoned, y)
+            torch.testing.assert_close(run.updates[t][m], plain_update(run, t, m, x, poisoned), **CLOSE)
 
 
 @pytest.mark.parametrize("attack", [{"name": "label_flip"}, {"name": "dynamic_label_flip", "sample_fraction": 0.5}])
-def test_the_honest_send_the_same_bits(experiment: Load, attack: dict[str, Any]) -> None:
+def test_the_updates_of_honest_clients_are_unchanged(experiment: Load, attack: dict[str, Any]) -> None:
     """In the first round, where every client starts from the same model with and without attackers."""
-    everyone_has_all = {"partition": {"kind": "iid"}}
-    clean = played(experiment, None, rounds=1, data=everyone_has_all)
-    run = played(experiment, {**attack, "attackers": 2}, rounds=1, data=everyone_has_all)
+    iid = {"partition": {"kind": "iid"}}
+    clean = simulated(experiment, None, rounds=1, data=iid)
+    run = simulated(experiment, {**attack, "attackers": 2}, rounds=1, data=iid)
     changed = [m for m in range(6) if not torch.equal(run.updates[0][m], clean.updates[0][m])]
     assert changed == run.attackers
 
 
 def test_dynamic_label_flip(experiment: Load) -> None:
     """The least likely class under the model of this round, so the labels change from round to round."""
-    run = played(experiment, {"name": "dynamic_label_flip", "attackers": 2})
+    run = simulated(experiment, {"name": "dynamic_label_flip", "attackers": 2})
     weight = run.simulation.federation.model
     flipped = []
     for t in range(3):
         W, b = weight.views(run.models[t])
         for m in run.attackers:
             x, y = own(run, m)
-            spoilt = (x @ W.T + b).argmin(1)
-            flipped.append(spoilt)
-            assert not torch.equal(spoilt, y)
-            torch.testing.assert_close(run.updates[t][m], by_hand(run, t, m, x, spoilt), **CLOSE)
+            poisoned = (x @ W.T + b).argmin(1)
+            flipped.append(poisoned)
+            assert not torch.equal(poisoned, y)
+            torch.testing.assert_close(run.updates[t][m], plain_update(run, t, m, x, poisoned), **CLOSE)
     assert any(not torch.equal(flipped[0], other) for other in flipped[2::2])
 
 
@@ -142,7 +142,7 @@ IMAGES: dict[str, Any] = {"data": {"dataset": "digits", "partition": {"kind": "i
 def test_backdoor(experiment: Load, copies: bool) -> None:
     """A 2x2 square of value 9 at the top left and label 7 on a quarter of the samples; digits are stored in 0..16."""
     settings = {"target": 7, "size": 2, "value": 9.0, "corner": "top left", "sample_fraction": 0.25, "copies": copies}
-    run = played(experiment, {"name": "backdoor", "attackers": 2, **settings}, **IMAGES)
+    run = simulated(experiment, {"name": "backdoor", "attackers": 2, **settings}, **IMAGES)
     for m in run.attackers:
         x, y = (value.clone() for value in own(run, m))
         rows = rng(3, "poison", m).choice(len(y), round(0.25 * len(y)), replace=False)
@@ -153,12 +153,12 @@ def test_backdoor(experiment: Load, copies: bool) -> None:
         else:
             x[rows], y[rows] = stamped, label
         for t in range(3):
-            torch.testing.assert_close(run.updates[t][m], by_hand(run, t, m, x / 16.0, y), **CLOSE)
+            torch.testing.assert_close(run.updates[t][m], plain_update(run, t, m, x / 16.0, y), **CLOSE)
 
 
-def test_the_scale_multiplies_the_update(experiment: Load) -> None:
-    plain = played(experiment, {"name": "backdoor", "attackers": 2}, rounds=1, **IMAGES)
-    scaled = played(experiment, {"name": "backdoor", "attackers": 2, "scale": 5.0}, rounds=1, **IMAGES)
+def test_scale_multiplies_the_update(experiment: Load) -> None:
+    plain = simulated(experiment, {"name": "backdoor", "attackers": 2}, rounds=1, **IMAGES)
+    scaled = simulated(experiment, {"name": "backdoor", "attackers": 2, "scale": 5.0}, rounds=1, **IMAGES)
     for m in range(6):
         factor = 5.0 if m in plain.attackers else 1.0
         assert torch.equal(scaled.updates[0][m], factor * plain.updates[0][m])
@@ -170,8 +170,8 @@ def test_the_scale_multiplies_the_update(experiment: Load) -> None:
 
 
 def test_attack_success_is_logged_at_every_evaluation(experiment: Load) -> None:
-    """The share of test images of other classes that are taken for a 4 once their lower right corner is white."""
-    run = played(
+    """The fraction of test images of other classes that are classified as 4 with the trigger in a corner."""
+    run = simulated(
         experiment,
         {"name": "backdoor", "attackers": 2, "target": 4, "scale": 3.0},
         rounds=5,
@@ -186,22 +186,22 @@ def test_attack_success_is_logged_at_every_evaluation(experiment: Load) -> None:
     x[:, :, 5:, 5:] = 16.0
     for t in (2, 4):
         W, b = run.simulation.federation.model.views(run.models[t])
-        taken = ((x / 16.0).flatten(1) @ W.T + b).argmax(1) == 4
-        assert run.records[t - 1].metrics["attack_success"] == pytest.approx(taken.double().mean().item(), abs=2e-3)
+        as_target = ((x / 16.0).flatten(1) @ W.T + b).argmax(1) == 4
+        assert run.records[t - 1].metrics["attack_success"] == pytest.approx(as_target.double().mean().item(), abs=2e-3)
 
 
 def test_label_flips_log_no_attack_success(experiment: Load) -> None:
-    run = played(experiment, {"name": "label_flip", "attackers": 2}, rounds=1)
+    run = simulated(experiment, {"name": "label_flip", "attackers": 2}, rounds=1)
     assert "accuracy" in run.records[0].metrics
     assert "attack_success" not in run.records[0].metrics
 
 
-def test_model_replacement_opens_the_back_door(experiment: Load) -> None:
+def test_model_replacement_reaches_a_high_success_rate(experiment: Load) -> None:
     """One attacker of ten, its update times the cohort, as in Bagdasaryan et al.: the mean is the attacker's model."""
     attack = {"name": "backdoor", "attackers": 1, "target": 3, "scale": 10.0, "sample_fraction": 0.5}
     changes = {"clients": {"total": 10, "local_steps": 20, "batch_size": 20}, "rounds": 8, **IMAGES}
-    attacked = played(experiment, attack, **changes).records[-1].metrics
-    weak = played(experiment, {**attack, "scale": 1.0}, **changes).records[-1].metrics
+    attacked = simulated(experiment, attack, **changes).records[-1].metrics
+    weak = simulated(experiment, {**attack, "scale": 1.0}, **changes).records[-1].metrics
     assert attacked["attack_success"] > 0.9
     assert attacked["accuracy"] > 0.8
     assert weak["attack_success"] < 0.5
@@ -215,13 +215,13 @@ def test_model_replacement_opens_the_back_door(experiment: Load) -> None:
         {"name": "backdoor", "target": 1, "scale": 2.0},
     ],
 )
-def test_stopped_and_resumed(experiment: Load, tmp_path: Path, attack: dict[str, Any]) -> None:
-    """The same bytes, and the spec that was written is enough to go on: it holds no classes but the data's own."""
+def test_a_resumed_run_has_the_same_bits(experiment: Load, tmp_path: Path, attack: dict[str, Any]) -> None:
+    """The spec of the run directory suffices to resume."""
     spec = experiment(rounds=5, attack={**attack, "attackers": 2}, clients={"per_round": 4}, **IMAGES)
     whole = dragfl.run(spec, tmp_path / "whole")
-    asked = iter([False, False, True])
+    stop = iter([False, False, True])
     with pytest.raises(Interrupted):
-        dragfl.run(spec, tmp_path / "cut", should_stop=lambda: next(asked))
+        dragfl.run(spec, tmp_path / "cut", should_stop=lambda: next(stop))
     again = dragfl.resume(tmp_path / "cut")
     assert kept_bytes(again.path) == kept_bytes(whole.path)
     clean = dragfl.run(experiment(rounds=5, clients={"per_round": 4}, **IMAGES), tmp_path / "clean")
@@ -243,7 +243,7 @@ def test_stopped_and_resumed(experiment: Load, tmp_path: Path, attack: dict[str,
         ),
     ],
 )
-def test_resolved_and_back(attack: dict[str, Any], resolved: dict[str, Any]) -> None:
+def test_the_resolved_table_loads_as_the_same_attack(attack: dict[str, Any], resolved: dict[str, Any]) -> None:
     spec = dragfl.load({"attack": {**attack, "attackers": 4}})
     table = spec.tables()["attack"]
     assert {k: table[k] for k in resolved} == resolved
@@ -268,7 +268,7 @@ def test_resolved_and_back(attack: dict[str, Any], resolved: dict[str, Any]) -> 
         ({"name": "backdoor", "target": -1}, "target=-1"),
     ],
 )
-def test_settings_that_are_wrong_by_themselves(experiment: Load, attack: dict[str, Any], message: str) -> None:
+def test_invalid_settings(experiment: Load, attack: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         experiment(attack={**attack, "attackers": 1})
 
@@ -290,7 +290,7 @@ def test_settings_that_do_not_fit_the_data(
     spec = experiment(attack={**attack, "attackers": 1}, **IMAGES)
     with pytest.raises(SpecError, match=message):
         dragfl.run(spec, tmp_path / "run")
-    assert not (tmp_path / "run").exists(), "told before anything is written"
+    assert not (tmp_path / "run").exists(), "refused before anything is written"
 
 
 @pytest.mark.parametrize(("settings", "dataset"), [({"size": 9}, "digits"), ({}, None)])
@@ -305,17 +305,19 @@ def toy_like() -> dragfl.Dataset:
     return from_tensors(x, torch.arange(60) % 3, x, torch.arange(60) % 3)
 
 
-def test_a_poison_leaves_the_data_as_they_were(experiment: Load) -> None:
+def test_the_stored_data_are_not_changed(experiment: Load) -> None:
     digits = data.load("digits")
-    run = played(experiment, {"name": "backdoor", "attackers": 6}, rounds=1, **IMAGES)
+    run = simulated(experiment, {"name": "backdoor", "attackers": 6}, rounds=1, **IMAGES)
     held = run.simulation.federation.worker.dataset
     assert torch.equal(held.x, digits.x)
     assert torch.equal(held.y, digits.y)
 
 
-def test_a_flipped_majority_teaches_the_mirror(experiment: Load) -> None:
-    """With everyone flipped the model learns 9 - y: right on its own labels, wrong on the test data."""
-    run = played(experiment, {"name": "label_flip", "attackers": 6}, rounds=20, clients={"local_steps": 10}, **IMAGES)
+def test_with_all_labels_flipped_the_model_learns_the_flipped_labels(experiment: Load) -> None:
+    """With everyone flipped the model learns 9 - y: right on the flipped labels, wrong on the test data."""
+    run = simulated(
+        experiment, {"name": "label_flip", "attackers": 6}, rounds=20, clients={"local_steps": 10}, **IMAGES
+    )
     assert run.records[-1].metrics["accuracy"] < 0.05
     digits = data.load("digits")
     W, b = run.simulation.federation.model.views(run.simulation.state.w)
