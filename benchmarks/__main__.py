@@ -121,10 +121,9 @@ def _print_trainers(console: Console, comparisons: list[Comparison]) -> None:
 
 
 def _verdict(row: Row) -> str:
-    if row.met is None:
-        return ""
     limits = ", ".join(f"{limit:g}" for limit in row.limits.values())
-    return f"{limits} [green]met[/]" if row.met else f"{limits} [yellow]missed[/]"
+    word = "[green]met[/]" if all(row.met.values()) else "[yellow]missed[/]"
+    return f"{limits} {word}" if limits else ""
 
 
 if __name__ == "__main__":

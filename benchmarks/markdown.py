@@ -38,6 +38,6 @@ def _line(cells: list[str]) -> str:
 
 
 def _verdict(row: Row) -> str:
-    met = {base: row.ratios[base] <= limit for base, limit in row.limits.items()}
-    verdicts = [f"≤ {row.limits[base]:g} of {base}: {'met' if good else '**missed**'}" for base, good in met.items()]
+    words = {base: "met" if met else "**missed**" for base, met in row.met.items()}
+    verdicts = [f"≤ {limit:g} of {base}: {words[base]}" for base, limit in row.limits.items()]
     return ", ".join(verdicts) or "—"

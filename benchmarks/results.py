@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from benchmarks.timing import Tick, Times, interleave
+import numpy as np
+
+from benchmarks.timing import Tick, interleave
 from benchmarks.workloads import SEED
 from dragfl.runs import environment
 
@@ -29,9 +31,9 @@ class Row:
     limits: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def met(self) -> bool | None:
-        """Whether every target is met; None without a target."""
-        return all(self.ratios[base] <= limit for base, limit in self.limits.items()) if self.limits else None
+    def met(self) -> dict[str, bool]:
+        """Base -> whether the target is met."""
+        return {base: self.ratios[base] <= limit for base, limit in self.limits.items()}
 
 
 @dataclass(frozen=True)
@@ -75,20 +77,21 @@ def on(threads: int) -> str:
     return f"{threads} thread{'s' if threads > 1 else ''}"
 
 
-def timed(contenders: Sequence[Contender], repeats: int, tick: Tick) -> dict[str, Times]:
-    """Time the contenders in turns; the times by label."""
+def timed(contenders: Sequence[Contender], repeats: int, tick: Tick) -> dict[str, list[float]]:
+    """Time the contenders in turns; the seconds of every turn by label."""
     return interleave({who.label: who.run for who in contenders}, repeats, tick)
 
 
 def rows(
-    contenders: Iterable[Contender], found: Mapping[str, Times], bases: Mapping[str, Contender]
+    contenders: Iterable[Contender], found: Mapping[str, list[float]], bases: Mapping[str, Contender]
 ) -> tuple[Row, ...]:
-    """Rows with medians and ratios to the bases."""
+    """Rows with medians, quartiles and ratios to the bases."""
+    quartiles = {label: np.quantile(seconds, [0.25, 0.5, 0.75]).tolist() for label, seconds in found.items()}
     out = []
     for who in contenders:
-        times = found[who.label]
-        ratios = {base: times.median / found[other.label].median for base, other in bases.items()}
-        out.append(Row(who.name, who.kind, who.how, times.median, *times.quartiles, ratios, who.limits))
+        low, median, high = quartiles[who.label]
+        ratios = {base: median / quartiles[other.label][1] for base, other in bases.items()}
+        out.append(Row(who.name, who.kind, who.how, median, low, high, ratios, who.limits))
     return tuple(out)
 
 

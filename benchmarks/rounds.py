@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from statistics import median
 
 import dragfl
 from benchmarks.bare import Preloaded, bare_loop, preload
 from benchmarks.floor import Floor
 from benchmarks.peers import installed
 from benchmarks.results import Comparison, Contender, on, rows, timed
-from benchmarks.timing import Tick, silent, with_threads
+from benchmarks.timing import Tick, silent, threads
 from benchmarks.workloads import Workload
 from dragfl.engine.threads import available_cores
 
@@ -24,12 +25,12 @@ def measure(workload: Workload, repeats: int, tick: Tick = silent) -> Comparison
     with ExitStack() as open_:
         given = preload(workload)
         floor = Contender("floor", "floor", _processes(), open_.enter_context(Floor(workload, available_cores())).round)
-        bare = [Contender("bare loop", "bare", on(n), with_threads(n, bare_loop(workload, given))) for n in _counts()]
+        bare = [Contender("bare loop", "bare", on(n), threads(n)(bare_loop(workload, given))) for n in _counts()]
         ours = list(_ours(workload, open_, tick))
         peers = list(_peers(workload, given, open_, tick)) if workload.peers else []
         found = timed([floor, *bare, *ours, *peers], repeats, tick)
-    bare.sort(key=lambda who: found[who.label].median)
-    peers.sort(key=lambda who: found[who.label].median)
+    for contenders in (bare, peers):
+        contenders.sort(key=lambda who: median(found[who.label]))
     fastest = {who.name: who for who in reversed(peers)}  # a peer is shown at its best thread count
     bases = {"bare loop": bare[0], "floor": floor}
     shown = [floor, *ours, *bare, *(who for who in peers if fastest[who.name] is who)]
@@ -56,12 +57,11 @@ def _ours(workload: Workload, open_: ExitStack, tick: Tick) -> Iterator[Contende
 
 
 def _peers(workload: Workload, given: Preloaded, open_: ExitStack, tick: Tick) -> Iterator[Contender]:
-    for peer in installed():
-        tick(peer.name)
+    for name, peer in installed():
+        tick(name)
         run_round = peer.round_of(workload, given)
         open_.callback(getattr(run_round, "close", lambda: None))
-        name = f"{peer.name} {peer.version}"
-        if peer.processes:
+        if hasattr(peer, "PROCESSES"):
             yield Contender(name, "peer", _processes(), run_round)
         else:
-            yield from (Contender(name, "peer", on(count), with_threads(count, run_round)) for count in _counts())
+            yield from (Contender(name, "peer", on(count), threads(count)(run_round)) for count in _counts())

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 
@@ -17,32 +15,16 @@ TURN_S = 0.3
 Tick = Callable[[str], None]  # called with the name of the next contender
 
 
-@dataclass(frozen=True)
-class Times:
-    """Seconds of every repeat."""
-
-    seconds: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.seconds)
-
-    @property
-    def quartiles(self) -> tuple[float, float]:
-        if len(self.seconds) < 2:
-            return self.median, self.median
-        low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
-        return low, high
-
-
 def silent(_: str) -> None:
     pass
 
 
-def interleave(contenders: Mapping[str, Callable[[], object]], repeats: int, tick: Tick = silent) -> dict[str, Times]:
+def interleave(
+    contenders: Mapping[str, Callable[[], object]], repeats: int, tick: Tick = silent
+) -> dict[str, list[float]]:
     """Time all contenders in turns, in a new order each time, so that a slow period affects all of them.
 
-    A turn repeats the call as often as fits into TURN_S, at least once.
+    A turn repeats the call as often as fits into TURN_S, at least once. Returns the seconds of a call in every turn.
     """
     times: dict[str, int] = {}
     for name, run in contenders.items():
@@ -62,23 +44,15 @@ def interleave(contenders: Mapping[str, Callable[[], object]], repeats: int, tic
             for _ in range(times[name]):
                 contenders[name]()
             seconds[name].append((time.perf_counter() - started) / times[name])
-    return {name: Times(tuple(values)) for name, values in seconds.items()}
+    return seconds
 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Set the number of intra-op threads; restore it afterwards."""
+    """Set the number of intra-op threads and restore it afterwards; also a decorator: `threads(2)(function)`."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def with_threads(count: int, function: Callable[[], object]) -> Callable[[], None]:
-    def wrapped() -> None:
-        with threads(count):
-            function()
-
-    return wrapped

@@ -12,23 +12,22 @@ from typing import get_args
 import dragfl
 from benchmarks.results import Comparison, Contender, on, rows, timed
 from benchmarks.timing import Tick, silent
-from benchmarks.workloads import Workload
+from benchmarks.workloads import LETTERS, PICTURES, Workload
 from dragfl.errors import SpecError
 from dragfl.training.select import Trainer
 
-_LETTERS, _PICTURES = "benchmarks.workloads:letters", "benchmarks.workloads:pictures"
 FEW = {"clients": 4, "per_round": 4, "steps": 5}
 
 SHAPES = (
-    Workload("logistic", "logistic 784-47, B = 20", _LETTERS, "logistic", batch=20, **FEW),
-    Workload("mlp", "mlp 784-500-47, B = 10", _LETTERS, "mlp", batch=10, **FEW),
-    Workload("mlp", "mlp 784-500-47, B = 20", _LETTERS, "mlp", batch=20, **FEW),
-    Workload("mlp", "mlp 784-500-47, B = 100", _LETTERS, "mlp", batch=100, **FEW),
-    Workload("mlp", "mlp 784-50-47, B = 20", _LETTERS, "mlp", batch=20, settings={"hidden": 50}, **FEW),
-    Workload("cnn", "cnn 1x28x28, B = 10", _LETTERS, "cnn", batch=10, **FEW),
-    Workload("cnn", "cnn 3x32x32, B = 20", _PICTURES, "cnn", batch=20, **FEW),
-    Workload("cnn", "cnn 3x32x32, 16 channels, B = 20", _PICTURES, "cnn", batch=20, settings={"channels": 16}, **FEW),
-    Workload("resnet", "resnet 3x32x32, B = 20", _PICTURES, "resnet", batch=20, **FEW),
+    Workload("logistic", "logistic 784-47, B = 20", LETTERS, "logistic", batch=20, **FEW),
+    Workload("mlp", "mlp 784-500-47, B = 10", LETTERS, "mlp", batch=10, **FEW),
+    Workload("mlp", "mlp 784-500-47, B = 20", LETTERS, "mlp", batch=20, **FEW),
+    Workload("mlp", "mlp 784-500-47, B = 100", LETTERS, "mlp", batch=100, **FEW),
+    Workload("mlp", "mlp 784-50-47, B = 20", LETTERS, "mlp", batch=20, settings={"hidden": 50}, **FEW),
+    Workload("cnn", "cnn 1x28x28, B = 10", LETTERS, "cnn", batch=10, **FEW),
+    Workload("cnn", "cnn 3x32x32, B = 20", PICTURES, "cnn", batch=20, **FEW),
+    Workload("cnn", "cnn 3x32x32, 16 channels, B = 20", PICTURES, "cnn", batch=20, settings={"channels": 16}, **FEW),
+    Workload("resnet", "resnet 3x32x32, B = 20", PICTURES, "resnet", batch=20, **FEW),
 )
 
 

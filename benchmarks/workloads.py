@@ -92,11 +92,11 @@ def pictures() -> dragfl.Dataset:
     return noise((3, 32, 32), 10, 20_000)
 
 
-_LETTERS, _PICTURES = "benchmarks.workloads:letters", "benchmarks.workloads:pictures"
-_MLP = {"dataset": _LETTERS, "model": "mlp", "to_bare": 0.30, "to_floor": 1.6, "steps": 5}
-_CNN = {"dataset": _PICTURES, "model": "cnn", "to_bare": 0.36, "to_floor": 1.7, "steps": 5}
+LETTERS, PICTURES = "benchmarks.workloads:letters", "benchmarks.workloads:pictures"
+_MLP = {"dataset": LETTERS, "model": "mlp", "to_bare": 0.30, "to_floor": 1.6, "steps": 5}
+_CNN = {"dataset": PICTURES, "model": "cnn", "to_bare": 0.36, "to_floor": 1.7, "steps": 5}
 _MANY = {
-    "dataset": _LETTERS,
+    "dataset": LETTERS,
     "model": "logistic",
     "clients": 10_000,
     "per_round": 10_000,

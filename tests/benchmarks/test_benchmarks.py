@@ -17,8 +17,8 @@ from benchmarks import aggregation, aggregators, floor, memory, rounds, timing, 
 from benchmarks.bare import bare_loop, preload
 from benchmarks.figure import columns, draw
 from benchmarks.markdown import render_markdown
-from benchmarks.results import Comparison, Row, comparison_from_json, describe_environment
-from benchmarks.timing import Times, interleave, threads
+from benchmarks.results import Comparison, Contender, Row, comparison_from_json, describe_environment, rows
+from benchmarks.timing import interleave, threads
 from benchmarks.workloads import WORKLOADS, Workload, noise
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,16 +99,22 @@ def test_turns_are_counted_and_the_thread_count_is_restored(monkeypatch: pytest.
     with threads(1):
         found = interleave({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
     assert torch.get_num_threads() == before
-    assert len(found["a"].seconds) == 3
+    assert len(found["a"]) == 3
     assert sorted(calls) == 5 * ["a"] + 5 * ["b"]  # two more: one to warm up, one to size a turn
-    assert Times((4.0, 1.0, 3.0, 2.0)).median == 2.5
-    assert Times((4.0, 1.0, 3.0, 2.0, 5.0)).quartiles == (2.0, 4.0)
+
+
+def test_rows_have_medians_quartiles_and_ratios() -> None:
+    one, two = (Contender(name, "dragfl", "1 thread", lambda: None) for name in "ab")
+    found = {one.label: [4.0, 1.0, 3.0, 2.0, 5.0], two.label: [2.0]}
+    first, second = rows([one, two], found, {"b": two})
+    assert (first.low, first.median, first.high, first.ratios) == (2.0, 3.0, 4.0, {"b": 1.5})
+    assert (second.low, second.median, second.high) == (2.0, 2.0, 2.0)
 
 
 def test_a_target_is_met_if_every_ratio_is_small_enough() -> None:
-    assert row("a", "dragfl", 3.0, 10.0, **{"bare loop": 0.3}).met
-    assert row("a", "dragfl", 3.1, 10.0, **{"bare loop": 0.3}).met is False
-    assert row("a", "peer", 3.1, 10.0).met is None
+    assert row("a", "dragfl", 3.0, 10.0, **{"bare loop": 0.3}).met == {"bare loop": True}
+    assert row("a", "dragfl", 3.1, 10.0, **{"bare loop": 0.3}).met == {"bare loop": False}
+    assert row("a", "peer", 3.1, 10.0).met == {}
 
 
 def test_aggregation_and_aggregators() -> None:
@@ -142,8 +148,8 @@ def test_memory_of_few_and_of_many() -> None:
 
 
 def sample_comparisons() -> list[Comparison]:
-    rows = (row("floor", "floor", 0.1, 1.0), row("dragfl", "dragfl", 0.4, 1.0, **{"bare loop": 0.3}))
-    comparison = Comparison("W1", "tiny", (*rows, row("Slow", "peer", 9.0, 1.0)), ("bare loop",), 1)
+    some = (row("floor", "floor", 0.1, 1.0), row("dragfl", "dragfl", 0.4, 1.0, **{"bare loop": 0.3}))
+    comparison = Comparison("W1", "tiny", (*some, row("Slow", "peer", 9.0, 1.0)), ("bare loop",), 1)
     return [comparison, comparison, dataclasses.replace(comparison, workload="W4", unit="MB")]
 
 
