@@ -119,7 +119,7 @@ def test_downloads_come_from_the_first_mirror_that_works(monkeypatch: pytest.Mon
     content, (first, second) = small("mnist"), idx.DATASETS["mnist"].mirrors
     requested = []
 
-    def get(url: str, _: str, to: Path, __: object) -> Path:
+    def get(url: str, _: None, to: Path, __: object) -> Path:
         requested.append(url)
         if url.startswith(first):
             raise DataError("no connection")

@@ -61,13 +61,6 @@ class Layer(NamedTuple):
         copies = [part.expand(clients, *part.shape).clone() for part in self.parts]
         return Layer(copies[0], copies[1] if self.bias is not None else None)
 
-    def descend(self, delta: Tensor, h: Tensor, rate: float) -> None:
-        """Add `rate` times the gradient of this layer: delta^T h, and the sum of delta for the bias."""
-        step = self.weight.addmm_ if self.weight.ndim == 2 else self.weight.baddbmm_
-        step(delta.mT, h, alpha=rate)
-        if self.bias is not None:
-            self.bias.add_(delta.sum(-2), alpha=rate)
-
 
 def is_dense(module: nn.Module) -> bool:
     """Whether the module is exactly [Flatten,] Linear, ReLU, Linear, ..., Linear."""
@@ -144,7 +137,7 @@ class DenseTrainer:
         for xb, (target, share) in zip(torch.split(x[0], steps.sizes), steps, strict=True):
             scores, deltas, inputs = backward(self._layers, xb, target[0], share)
             steps.pull([w], [w0], shift)
-            steps.descend(self._layers, deltas, inputs)
+            descend(self._layers, deltas, inputs, -steps.lr * steps.affine.scale)
             logits.append(scores.unsqueeze(0))
         torch.sub(w, w0, out=out[0])
         return logits
@@ -172,7 +165,7 @@ class DenseTrainer:
                 scores, deltas, inputs = backward(later, h, target, share)
                 through_relu.grad_input(torch.bmm(deltas[0], later[0].weight), h, 0.0, grad_input=D[:, a:b])
                 steps.pull(weights, origins, pulls)
-                steps.descend(later, deltas, inputs)
+                descend(later, deltas, inputs, rate)
             else:
                 scores = z
                 D[:, a:b] = error(z, target, share)
@@ -208,6 +201,15 @@ def backward(layers: list[Layer], x: Tensor, target: Tensor, share: float) -> tu
     for layer, h in zip(layers[:0:-1], inputs[:0:-1], strict=True):
         deltas.append(through_relu(deltas[-1] @ layer.weight, h, 0.0))
     return logits, deltas[::-1], inputs
+
+
+def descend(layers: list[Layer], deltas: list[Tensor], inputs: list[Tensor], rate: float) -> None:
+    """Add `rate` times the gradient of each layer: delta^T h, and the sum of delta for the bias."""
+    for layer, delta, h in zip(layers, deltas, inputs, strict=True):
+        step = layer.weight.addmm_ if layer.weight.ndim == 2 else layer.weight.baddbmm_
+        step(delta.mT, h, alpha=rate)
+        if layer.bias is not None:
+            layer.bias.add_(delta.sum(-2), alpha=rate)
 
 
 def _parts(layers: list[Layer]) -> list[Tensor]:
@@ -259,8 +261,3 @@ class _Steps:
                 w.lerp_(w0.expand_as(w), self.lr * self.affine.prox)  # w - lr prox (w - w0)
         for w, shift in zip(weights, shifts, strict=False):
             w.add_(shift, alpha=-self.lr)
-
-    def descend(self, layers: list[Layer], deltas: list[Tensor], inputs: list[Tensor]) -> None:
-        rate = -self.lr * self.affine.scale
-        for layer, delta, h in zip(layers, deltas, inputs, strict=True):
-            layer.descend(delta, h, rate)

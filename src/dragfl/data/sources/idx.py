@@ -33,12 +33,11 @@ from dragfl.errors import DataError
 
 @dataclass(frozen=True)
 class IdxFile:
-    """One idx file, plain or gzipped. `gz_checksum` verifies downloads, and local files without a `checksum`."""
+    """One idx file, plain or gzipped."""
 
     name: str  # without .gz
     shape: tuple[int, ...]
-    checksum: str = ""  # of the plain file
-    gz_checksum: str = ""
+    checksum: str  # of the plain file; empty: not published
 
     @property
     def size(self) -> int:
@@ -54,8 +53,6 @@ class IdxFile:
         path = self.path_in(folder)
         if path is None:
             raise DataError(f"{folder} has no {self.name} or {self.name}.gz")
-        if self.gz_checksum and not self.checksum:
-            verify_checksum(path, self.gz_checksum, str(path))
         return self.decode(read_file(path, self.size), str(path))
 
     def decode(self, data: bytes, name: str) -> NDArray[np.generic]:
@@ -74,12 +71,11 @@ def idx_files(
     prefix: str = "",
     test_name: str = "t10k",
     checksums: Sequence[str] = ("",) * 4,
-    gz_checksums: Sequence[str] = ("",) * 4,
 ) -> dict[str, IdxFile]:
     """The files x, y, test_x and test_y of 28x28 images; checksums in this order."""
     names = [f"{prefix}{part}-{kind}-ubyte" for part in ("train", test_name) for kind in ("images-idx3", "labels-idx1")]
     shapes = [(train, 28, 28), (train,), (test, 28, 28), (test,)]
-    files = map(IdxFile, names, shapes, checksums, gz_checksums)
+    files = map(IdxFile, names, shapes, checksums)
     return dict(zip(("x", "y", "test_x", "test_y"), files, strict=True))
 
 
@@ -137,8 +133,9 @@ class IdxDataset:
         return out
 
     def download_files(self, base: str, folder: Path, progress: Progress | None) -> Arrays:
+        """Download the four .gz files; `read` verifies the checksum of their content."""
         for file in self.files.values():
-            download(f"{base}/{file.name}.gz", file.gz_checksum, folder / f"{file.name}.gz", progress)
+            download(f"{base}/{file.name}.gz", None, folder / f"{file.name}.gz", progress)
         return self.read_folder(folder)
 
     def download_zip(self, url: str, folder: Path, progress: Progress | None) -> Arrays:
@@ -152,7 +149,7 @@ class IdxDataset:
 
     def cache_key(self) -> str:
         """`key`; local files without a published checksum are identified by path, size and modification time."""
-        folder = None if self.files["x"].checksum or self.files["x"].gz_checksum else self.find_folder()
+        folder = None if self.files["x"].checksum else self.find_folder()
         if folder is None:
             return self.key
         paths = [path for file in self.files.values() if (path := file.path_in(folder))]
@@ -177,12 +174,6 @@ DATASETS = {
                 "md5:2646ac647ad5339dbf082846283269ea",
                 "md5:27ae3e4e09519cfbb04c329615203637",
             ),
-            gz_checksums=(
-                "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "md5:d53e105ee54ea40749a09fcbcd1e9432",
-                "md5:9fb629c4189551a2d022fa330f9573f3",
-                "md5:ec29112dd5afa0611ce80d1b7f02629c",
-            ),
         ),
         class_names=DIGITS,
         key="d5da8cd83339c758",
@@ -203,12 +194,6 @@ DATASETS = {
                 "md5:9018921c3c673c538a1fc5bad174d6f9",
                 "md5:8181f5470baa50b63fa0f6fddb340f0a",
                 "md5:15d484375f8d13e6eb1aabb0c3f46965",
-            ),
-            gz_checksums=(
-                "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                "md5:25c81989df183df01b3e8a0aad5dffbe",
-                "md5:bef4ecab320f06d8554ea6380940ec79",
-                "md5:bb300cfdad3c16e7a12a480ee83cd310",
             ),
         ),
         class_names=("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot"),
@@ -243,11 +228,11 @@ DATASETS = {
             4_700,
             "emnist47-",
             "test",
-            gz_checksums=(
-                "sha256:23c7401ee2e40bc58b5264fdefc9c4d3602f3537afd7d8fe47baa927001d950b",
-                "sha256:c7457c6c5f4967e72dc46ff4c83967e793c4facf77a5b2bf90d857730f4dc7d2",
-                "sha256:89cd9c4a5935a9bb30dd5445033b69c2c8750fbb729ea51bb294f54f5875cd1c",
-                "sha256:dba954151db899e2e8dea1737d3909d2c5097481bd7fce0e0e1804c954856c23",
+            checksums=(
+                "sha256:c8469c1efc4412683d5052809c9de1ef4614b18a411487d5f053e831234f2ee6",
+                "sha256:79bb6cb8c8fb83cdda909d902dd445a20e809238f1e6f55cbbca707246f53200",
+                "sha256:db4deb9c43f1e98433a7302f15f868863ea16343251db6eae352a9d796a591c9",
+                "sha256:dbd44f1ea3e6a1e60b334f933d757eb6bcf0e4ec50dc0b0d1eb84a5b883cbd4e",
             ),
         ),
         class_names=BALANCED,
