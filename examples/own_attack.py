@@ -1,10 +1,10 @@
-"""An attack of your own: inner-product manipulation, which needs to know what the honest clients send.
+"""A user-defined attack: inner-product manipulation, which uses the honest updates.
 
     python own_attack.py [ROUNDS]
 
-Xie, Koyejo, Gupta, UAI 2019: every attacker sends -epsilon times the mean honest update. `knowledge` says what an
-attack may see: "own" (each attacker its own clean update), "colluding" (all attackers' clean updates together),
-"omniscient" (the honest updates of the round as well) or "white_box" (the aggregation too, as a function of the lies).
+Xie, Koyejo, Gupta, UAI 2019: every attacker sends -epsilon times the mean honest update. An attack sees what its
+`knowledge` grants: "own" (each attacker its own clean update), "colluding" (the clean updates of all attackers),
+"omniscient" (also the honest updates) or "white_box" (also the aggregation, as a function of the malicious updates).
 """
 
 import sys
@@ -30,14 +30,14 @@ class InnerProduct:
 
     def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
         if view.honest is None or not len(view.honest):
-            return view.own, state  # nobody to imitate: send the clean updates
-        lie = -self.epsilon * view.honest.delta.mean(0)
-        return replace(view.own, delta=lie.expand_as(view.own.delta).clone()), state
+            return view.own, state  # no honest client was sampled
+        malicious = -self.epsilon * view.honest.delta.mean(0)
+        return replace(view.own, delta=malicious.expand_as(view.own.delta).clone()), state
 
 
 if __name__ == "__main__":
     check_attack(InnerProduct())
-    print("InnerProduct keeps the contract")
+    print("InnerProduct satisfies the contract")
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     for name in ("fedavg", "fltrust", "br_drag"):
         experiment = dragfl.load(
@@ -50,4 +50,4 @@ if __name__ == "__main__":
             }
         )
         last = list(dragfl.simulate(experiment))[-1]
-        print(f"{name}: accuracy {last.accuracy:.3f} after {last.round} rounds with 8 of 20 clients lying")
+        print(f"{name}: accuracy {last.accuracy:.3f} after {last.round} rounds with 8 of 20 clients malicious")

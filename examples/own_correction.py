@@ -1,15 +1,14 @@
-"""A correction of your own, client half and server half in one place: a leash for the clients that stray most.
+"""A user-defined correction: a proximal term that is stronger for clients with long updates.
 
     python own_correction.py [ROUNDS]
 
-Every client keeps the length of its last update, s_m; the server keeps the mean length, s. A client is held near the
-model it was sent in proportion to how far it strayed the last time:
+Each client keeps the norm of its last update, s_m. The server keeps the mean of these norms, s.
 
     local direction   g + mu (s_m / s) (w - w0)
-    client, at end    s_m' = |delta|,    sends s_m'
-    server            s' = mean of what was sent
+    client_finish     s_m = |delta|, kept and sent to the server
+    server_finish     s = mean of the s_m that were sent
 
-The correction is independent of the aggregate: here it runs under DRAG's as well, a combination without a name.
+A correction does not depend on the aggregate; the last run combines it with DRAG.
 """
 
 import sys
@@ -27,59 +26,59 @@ Tensors = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Usual:
-    """Server state: the mean length of the last round's updates, 0 before the first."""
+class MeanNorm:
+    """Server state: the mean norm of the previous round's updates, 0 before the first."""
 
-    stray: float = 0.0
+    norm: float = 0.0
 
 
 @dataclass(frozen=True)
-class Leash:
+class AdaptiveProx:
     """direction = g + mu (s_m / s) (w - w0)."""
 
     mu: float = 0.5
 
     @property
     def fields(self) -> Fields:
-        return {"stray": "scalar"}  # what each client keeps between rounds; zero at first
+        return {"norm": "scalar"}  # what each client keeps between rounds; zero at first
 
     @property
     def sends(self) -> Fields:
-        return {"stray": "scalar"}  # what each client sends up with its update
+        return {"norm": "scalar"}  # what each client sends with its update
 
-    def init(self, info: FederationInfo) -> Usual:
-        return Usual()
+    def init(self, info: FederationInfo) -> MeanNorm:
+        return MeanNorm()
 
-    def needs(self, state: Usual) -> frozenset[str]:
-        return frozenset()  # not the cohort's mean gradient
+    def needs(self, state: MeanNorm) -> frozenset[str]:
+        return frozenset()  # neither the cohort's mean gradient nor the root update
 
-    def broadcast(self, state: Usual, context: RoundContext, inputs: RoundInputs) -> Tensors:
-        return {"usual": torch.tensor(state.stray)}  # sent down beside the model, counted as bytes
+    def broadcast(self, state: MeanNorm, context: RoundContext, inputs: RoundInputs) -> Tensors:
+        return {"mean": torch.tensor(state.norm)}  # sent with the model, counted as bytes
 
     def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
-        usual = float(sent["usual"])
-        return Affine(prox=self.mu * float(mine["stray"]) / usual) if usual > 0 else Affine()
+        mean = float(sent["mean"])
+        return Affine(prox=self.mu * float(mine["norm"]) / mean) if mean > 0 else Affine()
 
     def client_finish(
         self, result: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
     ) -> tuple[Tensors, Tensors]:
-        stray = torch.linalg.vector_norm(result.delta)
-        return {"stray": stray}, {"stray": stray}  # (sent up, kept)
+        norm = torch.linalg.vector_norm(result.delta)
+        return {"norm": norm}, {"norm": norm}  # (sent, kept)
 
     def server_finish(
-        self, state: Usual, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
-    ) -> tuple[Tensor, Usual]:
-        return step, Usual(float(aggregated["stray"]) / float(aggregated["count"]))
+        self, state: MeanNorm, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
+    ) -> tuple[Tensor, MeanNorm]:
+        return step, MeanNorm(float(aggregated["norm"]) / float(aggregated["count"]))
 
 
 if __name__ == "__main__":
-    check_correction(Leash())
-    print("Leash keeps the contract")
+    check_correction(AdaptiveProx())
+    print("AdaptiveProx satisfies the contract")
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     for name, parts in (
         ("FedAvg", {}),
-        ("leash", {"correction": Leash()}),
-        ("leash x DRAG", {"correction": Leash(), "aggregate": {"name": "drag", "c": 0.1}}),
+        ("adaptive prox", {"correction": AdaptiveProx()}),
+        ("adaptive prox x DRAG", {"correction": AdaptiveProx(), "aggregate": {"name": "drag", "c": 0.1}}),
     ):
         experiment = dragfl.load(
             {

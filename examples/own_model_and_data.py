@@ -1,9 +1,9 @@
-"""A network and data of your own: any nn.Module without buffers, any arrays.
+"""A user-defined model and dataset: any nn.Module without buffers, any arrays.
 
     python own_model_and_data.py [ROUNDS]
 
-Four classes of points in the plane. The module given is copied, so it stays as it is; the trained weights come back
-by parameter name.
+Four classes of points in the plane. The module is copied, so the original does not change. `simulation.model()` returns
+the trained weights by parameter name.
 """
 
 import sys
@@ -40,5 +40,5 @@ print(f"{data!r}: accuracy {last.accuracy:.3f} after {last.round} rounds")
 trained = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 4))
 trained.load_state_dict(simulation.model())
 with torch.no_grad():
-    answers = trained(torch.tensor(centres, dtype=torch.float32)).argmax(1).tolist()
-print("classes at the four centres:", answers)
+    predictions = trained(torch.tensor(centres, dtype=torch.float32)).argmax(1).tolist()
+print("classes at the four centres:", predictions)

@@ -1,9 +1,9 @@
-"""A control for every method with trusted root data: a rule that ignores the clients and follows the root update.
+"""A control for methods with trusted root data: an aggregate that ignores the clients and returns the root update.
 
     python root_only.py [ROUNDS]
 
-BR-DRAG and FLTrust are worth their clients only where they beat this: the server training alone on its own samples.
-The federation is the one of `dragfl demo`: 20 clients with label-sorted digits, six of which flip the sign.
+BR-DRAG and FLTrust benefit from their clients only if they are better than this control, where the server trains on its
+root data only. The settings are those of `dragfl demo`: 20 clients with label-sorted digits, six of them flip the sign.
 """
 
 import sys
@@ -31,10 +31,10 @@ class RootOnly:
     def needs(self, state: State) -> frozenset[Need]:
         return frozenset({"root"})
 
-    def begin(self, state: State, context: RoundContext, given: RoundInputs, info: FederationInfo) -> RootPlan:
-        if given.root is None:
+    def begin(self, state: State, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> RootPlan:
+        if inputs.root is None:
             raise ValueError("RootOnly needs the root update")
-        return RootPlan(given.root)
+        return RootPlan(inputs.root)
 
     def fold(self, plan: RootPlan, block: Updates) -> Partial:
         return Partial.of(block, {}, {"norm": block.norm})

@@ -1,8 +1,8 @@
-"""Rounds as a loop: compare FedAvg and DRAG on label-sorted digits and stop each at 85 % accuracy.
+"""Iterate over rounds: compare FedAvg and DRAG on label-sorted digits, and stop each at 85 % accuracy.
 
     python simulate.py [ROUNDS]
 
-Nothing is written to disk. `step_ratio` is the length of the server's step relative to the mean update: 1 for FedAvg.
+Nothing is written to disk. `step_ratio` is the norm of the aggregated step divided by that of the mean update.
 """
 
 import sys
@@ -25,6 +25,6 @@ for algorithm in ({"name": "fedavg"}, {"name": "fedavg", "server_lr": 3.0}, {"na
     for record in dragfl.simulate(experiment):
         longest = max(longest, float(record.metrics["step_ratio"]))
         if (record.accuracy or 0.0) >= 0.85:
-            break  # the rounds that are left are never computed
+            break  # the remaining rounds are not computed
     accuracy = "not evaluated" if record.accuracy is None else f"{record.accuracy:.3f}"
     print(f"{algorithm}: round {record.round}, accuracy {accuracy}, largest step ratio {longest:.2f}")

@@ -1,9 +1,9 @@
-"""What the documentation says is true: its code runs, its links resolve, its tables are those of the code.
+"""The documentation is up to date: its code runs, its links resolve, its tables match the code.
 
 Every fenced block of README.md, CONTRIBUTING.md and docs/*.md is executed, in order, in a temporary folder per page
 that holds a copy of examples/: `python` blocks share a namespace, `toml` blocks must load as experiments, and in
-`console` blocks the lines that start with `dragfl ` go through the command line with few rounds. A page may leave a
-block out with a comment that readers do not see, on the line before it: `<!-- test: skip, reason -->`.
+`console` blocks the lines that start with `dragfl ` go through the command line with few rounds. A
+block is skipped if the line before it is the comment `<!-- test: skip, reason -->`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Block:
 
 
 def blocks(path: Path) -> Iterator[Block]:
-    """The fenced blocks of a page that are not left out."""
+    """The fenced blocks of a page that are not skipped."""
     whole = path.read_text()
     for found in BLOCK.finditer(whole):
         if not SKIP.search(whole[: found.start()]):
@@ -85,7 +85,7 @@ def test_code_runs(path: Path, workplace: Path) -> None:
 
 
 def _command(line: str) -> None:
-    """One line of a console block; everything but dragfl itself is for the reader alone."""
+    """One line of a console block; lines that do not start with dragfl are skipped."""
     if not line.startswith("dragfl "):
         return
     words = shlex.split(line, comments=True)[1:]
@@ -223,8 +223,8 @@ def test_every_preset_setting_reaches_the_tables() -> None:
         assert all(f"{setting} (" in line for setting in preset.flat()), name
 
 
-def test_the_numbers_of_the_first_screen() -> None:
-    """How many algorithms, attacks and partitions the README counts."""
+def test_the_counts_in_the_readme() -> None:
+    """The numbers of algorithms, attacks and partitions."""
     counts = re.search(r"(\d+) algorithms, (\d+) attacks and (\d+) data partitions", (ROOT / "README.md").read_text())
     assert counts is not None
     assert tuple(map(int, counts.groups())) == (len(PRESETS), len(ATTACKS), len(PARTITIONS))

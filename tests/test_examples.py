@@ -19,9 +19,9 @@ SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 SPECS = sorted(EXAMPLES.glob("*.toml"))
 PRINTED = {  # part of the output of each script
     "functional": "[1.2333333492279053, 1.7000000476837158]",
-    "own_aggregate": "ClippedMean keeps the contract",
+    "own_aggregate": "ClippedMean satisfies the contract",
     "own_attack": "br_drag: accuracy",
-    "own_correction": "leash x DRAG: accuracy",
+    "own_correction": "adaptive prox x DRAG: accuracy",
     "own_model_and_data": "classes at the four centres",
     "root_only": "seed 2, BR-DRAG",
     "simulate": "'drag'",

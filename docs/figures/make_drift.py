@@ -19,7 +19,7 @@ from matplotlib.patches import Ellipse, Rectangle
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "examples"))
 
-from quadratic import LOCAL, START, THREE, Array, Bowl, experiment, fedavg_point, optimum, path  # noqa: E402
+from quadratic import LOCAL, START, THREE, Array, Objective, experiment, fedavg_point, optimum, path  # noqa: E402
 
 BLACK, BLUE, GREEN, ORANGE, VERMILLION, PINK, GREY = (
     "#000000", "#0072B2", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#777777",
@@ -123,7 +123,7 @@ def draw_distance(ax: Axes, paths: dict[str, Array]) -> None:
     set_title(ax, "Distance to the optimum")
 
 
-PAIR: list[Bowl] = [([[1.0]], [1.0]), ([[1.0]], [-1.0])]
+PAIR: list[Objective] = [([[1.0]], [1.0]), ([[1.0]], [-1.0])]
 
 
 def run_pair(c: Any, rounds: int) -> Array:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from unittest import mock
 
 import numpy as np
-from examples.quadratic import Bowl, experiment, optimum
+from examples.quadratic import Objective, experiment, optimum
 from numpy.typing import NDArray
 
 import dragfl
@@ -129,19 +129,19 @@ STEPS = 3
 class Quadratic:
     """Four clients in the plane; one or two stay away in every round but the first; the local rate falls."""
 
-    bowls: tuple[Bowl, ...] = (
+    objectives: tuple[Objective, ...] = (
         ([[1.0, 0.0], [0.0, 2.0]], [4.0, 0.0]),
         ([[2.0, 1.0], [1.0, 1.0]], [0.0, 2.0]),
         ([[1.0, 0.0], [0.0, 0.5]], [-2.0, 1.0]),
         ([[0.5, 0.0], [0.0, 1.0]], [1.0, -3.0]),
     )
-    root: Bowl = ([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0])
+    root: Objective = ([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0])
     history: History = ((0, 1, 2, 3), (0, 2), (1, 2, 3), (0, 1))
     rates: tuple[float, ...] = (0.25, 0.1875, 0.125, 0.125)
 
     @property
     def clients(self) -> int:
-        return len(self.bowls)
+        return len(self.objectives)
 
     @property
     def start(self) -> Array:
@@ -149,12 +149,12 @@ class Quadratic:
 
     @property
     def best(self) -> Array:
-        return optimum(self.bowls)
+        return optimum(self.objectives)
 
     def run(self, algorithm: Mapping[str, Any], **tables: Any) -> Run:
         lr = {"kind": "linear", "start": 0.25, "end": 0.125, "rounds": 2}
         clients = {"local_steps": STEPS, "lr": lr, **tables.pop("clients", {})}
-        spec = experiment(self.bowls, self.start, algorithm, self.root, clients=clients, rounds=4, **tables)
+        spec = experiment(self.objectives, self.start, algorithm, self.root, clients=clients, rounds=4, **tables)
         return watch(spec, self.history)
 
     def lr(self, t: int) -> float:
@@ -167,7 +167,7 @@ class Quadratic:
         return [self.gradient(client)] * steps
 
     def gradient(self, client: int) -> Gradient:
-        A, b = map(np.asarray, self.bowls[client])
+        A, b = map(np.asarray, self.objectives[client])
         return lambda w: A @ (w - b)
 
     def update(self, t: int, client: int, w: Array, direction: Direction = plain, steps: int | None = None) -> Array:
@@ -248,7 +248,7 @@ def softmax_gradient(x: Array, y: NDArray[np.int64], classes: int = 10) -> Gradi
     return gradient
 
 
-LINE: tuple[Bowl, ...] = (([[1.0]], [4.0]), ([[2.0]], [-4.0]))
+LINE: tuple[Objective, ...] = (([[1.0]], [4.0]), ([[2.0]], [-4.0]))
 
 
 def line(algorithm: Mapping[str, Any], **tables: Any) -> Run:

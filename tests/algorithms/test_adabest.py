@@ -70,13 +70,13 @@ def test_where_it_settles(mu: float, beta: float) -> None:
     """
     problem = Quadratic()
     spec = experiment(
-        problem.bowls,
+        problem.objectives,
         problem.start,
         {"name": "adabest", "mu": mu, "beta": beta},
         clients={"local_steps": 5, "lr": 0.1},
         rounds=80,
     )
-    A, b = (np.array(part) for part in zip(*problem.bowls, strict=True))
+    A, b = (np.array(part) for part in zip(*problem.objectives, strict=True))
     kappa = mu * (1 - beta)
     rest = np.linalg.solve(A.mean(0) + kappa * np.eye(2), np.einsum("mij,mj->i", A, b) / len(A) + kappa * problem.start)
     close(watch(spec).models[-1], rest, atol=1e-4)

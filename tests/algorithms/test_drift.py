@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples.quadratic import LOCAL, START, THREE, Array, Bowl, experiment, fedavg_point, optimum, path
+from examples.quadratic import LOCAL, START, THREE, Array, Objective, experiment, fedavg_point, optimum, path
 
 from tests.algorithms.problems import close
 
 BEST = optimum(THREE)
 RESTS = fedavg_point(THREE, LOCAL["lr"], LOCAL["local_steps"])
-PAIR: list[Bowl] = [([[1.0]], [1.0]), ([[1.0]], [-1.0])]
+PAIR: list[Objective] = [([[1.0]], [1.0]), ([[1.0]], [-1.0])]
 
 
 def plane(algorithm: Mapping[str, Any], rounds: int, **local: Any) -> Array:

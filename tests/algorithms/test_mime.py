@@ -61,7 +61,7 @@ def test_full_gradients_without_momentum_reach_the_optimum() -> None:
     def end(**clients: int) -> float:
         table = {"local_steps": 8, "lr": 0.1, **clients}
         algorithm = {"name": "mime", "momentum": 0.0}
-        run = watch(experiment(problem.bowls, problem.start, algorithm, clients=table, rounds=30))
+        run = watch(experiment(problem.objectives, problem.start, algorithm, clients=table, rounds=30))
         return float(np.linalg.norm(run.models[-1] - problem.best))
 
     assert end() < 1e-4

@@ -72,7 +72,7 @@ histories = st.lists(
 def test_c_is_the_mean_of_all_c_m(history: list[tuple[int, ...]], option: str, steps: object) -> None:
     """After any history, with clients that were never seen at zero."""
     spec = experiment(
-        Quadratic().bowls,
+        Quadratic().objectives,
         [3.0, -1.0],
         {"name": "scaffold", "option": option},
         clients={"local_steps": steps, "lr": 0.1},
