@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragfl.errors import SpecError
-from dragfl.reproduction.claims import Claim, Comparison, CurveSet, expand_claim, parse_claim
+from dragfl.reproduction.claims import Claim, Comparison, expand_claim, parse_claim
 from dragfl.reproduction.formatting import format_comparison, make_row
 from dragfl.reproduction.intervals import Interval
 from dragfl.reproduction.results import verdict_rows
@@ -18,6 +18,7 @@ from dragfl.reproduction.verdicts import Verdict, judge_claim, judge_comparison,
 from tests.reproduction.made_summaries import LIMIT, accuracies, compare, make_summary, record_at, rounds
 
 PASS, FAIL, UNDECIDED, NOT_RUN = Verdict.PASS, Verdict.FAIL, Verdict.UNDECIDED, Verdict.NOT_RUN
+FULL = Comparison("fig3b", "drag", versus=["fedavg"])
 
 
 def fig3a(curves: Mapping[str, Sequence[Record]], **changes: Any) -> dict[str, Summary]:
@@ -141,7 +142,7 @@ def test_the_difference_between_two_figures() -> None:
         "fig3a": make_summary("fig3a", {"drag": rounds(20), "fedavg": rounds(60)}),
         "fig3b": make_summary("fig3b", {"drag": rounds(40), "fedavg": rounds(60)}),
     }
-    gap = compare(statistic="inverse_ratio", relation=">", threshold=0.0, minus=CurveSet("fig3b", "drag", ["fedavg"]))
+    gap = compare(statistic="inverse_ratio", relation=">", threshold=0.0, minus=FULL)
     assert statistic(gap, 0, summaries) == Interval.exact(1.5)
     assert judge_comparison(gap, 1, summaries).verdict is PASS
 
@@ -184,7 +185,7 @@ def test_a_censored_metric_counts_as_measured() -> None:
     """Neither curve reached the target at either scale: a gap between any two numbers, and one seed of three."""
     curves = {"drag": rounds(None), "fedavg": rounds(None)}
     summaries = {"fig3a": make_summary("fig3a", curves), "fig3b": make_summary("fig3b", curves)}
-    gap = compare(statistic="inverse_ratio", relation=">", threshold=0.0, minus=CurveSet("fig3b", "drag", ["fedavg"]))
+    gap = compare(statistic="inverse_ratio", relation=">", threshold=0.0, minus=FULL)
     line = make_row(judge_claim(Claim("X", "the lead is larger", [gap], 3), summaries), summaries)
     assert line.verdict == "UNDECIDED" and "Needs 3 seeds, 1 run." in line.remark
 
@@ -213,7 +214,7 @@ def test_verdict_over_seeds() -> None:
 
 
 def test_figures_of_different_data_or_scale_are_not_compared() -> None:
-    gap = compare(statistic="inverse_ratio", relation=">", threshold=0.0, minus=CurveSet("fig3b", "drag", ["fedavg"]))
+    gap = compare(statistic="inverse_ratio", relation=">", threshold=0.0, minus=FULL)
     claim = Claim("X", "the lead is larger", [gap], 1)
     curves = {"drag": rounds(20), "fedavg": rounds(60)}
     full = make_summary("fig3a", curves)

@@ -37,22 +37,9 @@ Statistic = Literal["value", "ratio", "inverse_ratio", "difference", "rank", "ma
 
 
 @dataclass(frozen=True)
-class CurveSet:
-    """The curves that one statistic is computed from."""
-
-    figure: str
-    curve: str
-    versus: list[str] = field(default_factory=list)
-    conditions: list[str] = field(default_factory=list)
-
-    @property
-    def curves(self) -> list[str]:
-        names = [self.curve, *self.versus]
-        return [f"{name}-{condition}" for name in names for condition in self.conditions] if self.conditions else names
-
-
-@dataclass(frozen=True)
 class Comparison:
+    """A statistic of some curves, and the relation that must hold for it; see the top of this file."""
+
     figure: str
     curve: str
     relation: Relation = ">="
@@ -62,13 +49,18 @@ class Comparison:
     metric: str = "rounds"
     statistic: Statistic = "value"
     target: float | None = None
-    minus: CurveSet | None = None
+    minus: Comparison | None = None  # only its curves are read
     label: str = ""
 
     @property
-    def curve_sets(self) -> list[CurveSet]:
-        own = CurveSet(self.figure, self.curve, self.versus, self.conditions)
-        return [own] if self.minus is None else [own, self.minus]
+    def curves(self) -> list[str]:
+        names = [self.curve, *self.versus]
+        return [f"{name}-{condition}" for name in names for condition in self.conditions] if self.conditions else names
+
+    @property
+    def both(self) -> list[Comparison]:
+        """The comparison itself, and the one that is subtracted from it."""
+        return [self] if self.minus is None else [self, self.minus]
 
     @property
     def low_is_best(self) -> bool:
@@ -89,7 +81,7 @@ class Claim:
     @property
     def figures(self) -> list[str]:
         """The figures it needs, in order."""
-        return list(dict.fromkeys(curves.figure for c in self.comparisons for curves in c.curve_sets))
+        return list(dict.fromkeys(part.figure for c in self.comparisons for part in c.both))
 
 
 @dataclass(frozen=True)
@@ -104,12 +96,12 @@ class Cause:
 @cache
 def load_claims() -> tuple[Claim, ...]:
     """All claims, each followed by its row with a lower target."""
-    return tuple(row for table in _read_tables("claims.toml")["claim"] for row in expand_claim(parse_claim(table)))
+    return tuple(row for table in _read_tables("claim") for row in expand_claim(parse_claim(table)))
 
 
 @cache
 def load_causes() -> tuple[Cause, ...]:
-    causes = tuple(convert("cause", table, Cause) for table in _read_tables("causes.toml")["cause"])
+    causes = tuple(convert("cause", table, Cause) for table in _read_tables("cause"))
     for cause in causes:
         _check_comparisons(f"cause '{cause.title}'", cause.comparisons)
     return causes
@@ -146,8 +138,9 @@ def claims_for(figure: str) -> list[str]:
     return [claim.id for claim in load_claims() if figure in claim.figures]
 
 
-def _read_tables(name: str) -> dict[str, Any]:
-    return tomllib.loads(files("dragfl.reproduction").joinpath(name).read_text())
+def _read_tables(kind: str) -> list[dict[str, Any]]:
+    tables: list[dict[str, Any]] = tomllib.loads(files(__package__).joinpath(f"{kind}s.toml").read_text())[kind]
+    return tables
 
 
 def _check_comparisons(where: str, comparisons: Sequence[Comparison]) -> None:
@@ -156,6 +149,6 @@ def _check_comparisons(where: str, comparisons: Sequence[Comparison]) -> None:
             raise SpecError(f"{where}: unknown metric '{c.metric}'{nearest(c.metric, METRICS)}")
         if c.statistic != "value" and not c.versus:
             raise SpecError(f"{where}: {c.statistic} of {c.curve} needs `versus`")
-        for curves in c.curve_sets:
-            for curve in curves.curves:
-                _ = load_figure(curves.figure)[curve]
+        for part in c.both:
+            for curve in part.curves:
+                _ = load_figure(part.figure)[curve]

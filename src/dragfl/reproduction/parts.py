@@ -14,7 +14,6 @@ from dragfl.corrections.scaffold import Scaffold, ScaffoldState
 from dragfl.lazy import Tensor, torch
 from dragfl.server_steps.adabest import AdaBestServer, AdaBestServerState
 from dragfl.types import (
-    Affine,
     FederationInfo,
     Fields,
     LocalResult,
@@ -23,7 +22,6 @@ from dragfl.types import (
     Partial,
     RoundContext,
     RoundInputs,
-    State,
     Updates,
     no_state,
 )
@@ -67,20 +65,17 @@ class SharedVariateScaffold:
 
     fields: ClassVar[Fields] = SCAFFOLD.fields
     sends: ClassVar[Fields] = SCAFFOLD.sends
+    init = staticmethod(SCAFFOLD.init)
+    affine = staticmethod(SCAFFOLD.affine)
+    server_finish = staticmethod(SCAFFOLD.server_finish)
 
     def needs(self, state: ScaffoldState) -> frozenset[str]:
         return frozenset({"root"})
-
-    def init(self, info: FederationInfo) -> State:
-        return SCAFFOLD.init(info)
 
     def broadcast(self, state: ScaffoldState, context: RoundContext, inputs: RoundInputs) -> Tensors:
         if inputs.root is None:
             raise ValueError("SharedVariateScaffold needs the root update; give `root` to broadcast()")
         return {"c": state.c, "root": inputs.root}
-
-    def affine(self, mine: Tensors, sent: Tensors, context: RoundContext) -> Affine:
-        return SCAFFOLD.affine(mine, sent, context)
 
     def client_finish(
         self, result: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
@@ -88,11 +83,6 @@ class SharedVariateScaffold:
         root, lr = sent["root"], result.lr
         variate = root / (-result.steps * lr) if lr > 0 else torch.zeros_like(root)
         return {"dc": variate - mine["c"]}, {"c": variate}
-
-    def server_finish(
-        self, state: ScaffoldState, aggregated: Tensors, step: Tensor, info: FederationInfo, context: RoundContext
-    ) -> tuple[Tensor, ScaffoldState]:
-        return SCAFFOLD.server_finish(state, aggregated, step, info, context)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dragfl.reproduction.claims import ACCURACY_METRICS, Claim, Comparison, CurveSet
+from dragfl.reproduction.claims import ACCURACY_METRICS, Claim, Comparison
 from dragfl.reproduction.intervals import Interval, maximum, median, minimum, rank
 from dragfl.reproduction.summary import Record, Summaries, Summary
 
@@ -60,25 +60,25 @@ def judge_claim(claim: Claim, summaries: Summaries) -> ClaimResult:
 
 def judge_comparison(comparison: Comparison, needed_seeds: int, summaries: Summaries) -> ComparisonResult:
     """Compute the statistic for each seed that has all runs, and the verdict over these seeds."""
-    sets = comparison.curve_sets
+    both = comparison.both
     missing = [
-        curves.figure
-        for curves in sets
-        if curves.figure not in summaries or not all(summaries[curves.figure].curves.get(c) for c in curves.curves)
+        part.figure
+        for part in both
+        if part.figure not in summaries or not all(summaries[part.figure].curves.get(c) for c in part.curves)
     ]
     if missing:
         return _not_run(comparison, missing)
     seeds = [
         seed
         for seed in summaries[comparison.figure].seeds
-        if all(seed in summaries[curves.figure].curves[curve] for curves in sets for curve in curves.curves)
+        if all(seed in summaries[part.figure].curves[curve] for part in both for curve in part.curves)
     ]
     if not seeds:
         return _not_run(comparison, ["a seed that all curves have"])
     values = {seed: statistic(comparison, seed, summaries) for seed in seeds}
     holds = {seed: _holds(comparison, seed, values[seed], summaries) for seed in seeds}
     verdict, median_holds = verdict_over_seeds(comparison, list(values.values()), list(holds.values()))
-    if any(summaries[curves.figure].quick for curves in sets):
+    if any(summaries[part.figure].quick for part in both):
         needed_seeds = 1
     if len(seeds) < needed_seeds:
         verdict = Verdict.UNDECIDED
@@ -106,8 +106,21 @@ def verdict_over_seeds(
 
 def statistic(comparison: Comparison, seed: int, summaries: Summaries) -> Interval:
     """The number that a comparison is about, for one seed."""
-    values = [_statistic(comparison, curves, seed, summaries) for curves in comparison.curve_sets]
-    return values[0] if len(values) == 1 else values[0] - values[1]
+    if comparison.minus is not None:
+        plain, other = replace(comparison, minus=None), comparison.minus
+        curves = {name: getattr(other, name) for name in ("figure", "curve", "versus", "conditions")}
+        return statistic(plain, seed, summaries) - statistic(replace(plain, **curves), seed, summaries)
+    if comparison.statistic == "margin":
+        return _margin(comparison, seed, summaries[comparison.figure])
+    own, *others = _metrics(comparison, seed, summaries)
+    if comparison.statistic == "value":
+        return own
+    if comparison.statistic == "rank":
+        return rank(own, others, low_is_best=comparison.low_is_best)
+    best = _best(comparison, others)
+    if comparison.statistic == "difference":
+        return own - best
+    return best / own if comparison.statistic == "inverse_ratio" else own / best
 
 
 def target_of(comparison: Comparison, summary: Summary) -> float | None:
@@ -134,45 +147,32 @@ def metric(comparison: Comparison, record: Record, summary: Summary) -> Interval
     return Interval.exact(record.numbers[comparison.metric])
 
 
-def _statistic(comparison: Comparison, curves: CurveSet, seed: int, summaries: Summaries) -> Interval:
-    if comparison.statistic == "margin":
-        return _margin(comparison, curves, seed, summaries[curves.figure])
-    own, *others = _metrics(comparison, curves, seed, summaries)
-    if comparison.statistic == "value":
-        return own
-    if comparison.statistic == "rank":
-        return rank(own, others, low_is_best=comparison.low_is_best)
-    best = _best(comparison, others)
-    if comparison.statistic == "difference":
-        return own - best
-    return best / own if comparison.statistic == "inverse_ratio" else own / best
-
-
-def _margin(comparison: Comparison, curves: CurveSet, seed: int, summary: Summary) -> Interval:
+def _margin(comparison: Comparison, seed: int, summary: Summary) -> Interval:
     """The smallest lead over a competitor, each in the condition that is best for this curve.
 
     Below 0, some competitor is better in all conditions.
     """
 
     def lead(competitor: str, condition: str) -> Interval:
-        own, other = (summary.curves[f"{name}-{condition}"][seed] for name in (curves.curve, competitor))
+        own, other = (summary.curves[f"{name}-{condition}"][seed] for name in (comparison.curve, competitor))
         return metric(comparison, own, summary) - metric(comparison, other, summary)
 
-    return minimum([maximum([lead(other, condition) for condition in curves.conditions]) for other in curves.versus])
+    leads = [[lead(other, condition) for condition in comparison.conditions] for other in comparison.versus]
+    return minimum([maximum(by_condition) for by_condition in leads])
 
 
 def _holds(comparison: Comparison, seed: int, value: Interval, summaries: Summaries) -> bool | None:
     """Whether the relation holds for a seed; None where censoring leaves it open."""
     if comparison.statistic == "ratio" and comparison.minus is None and comparison.relation in ("<", "<=", "within"):
-        own, *others = _metrics(comparison, comparison.curve_sets[0], seed, summaries)
+        own, *others = _metrics(comparison, seed, summaries)
         if own.censored and not _best(comparison, others).censored:
             return False
     return value.satisfies(comparison.relation, comparison.threshold)
 
 
-def _metrics(comparison: Comparison, curves: CurveSet, seed: int, summaries: Summaries) -> list[Interval]:
-    summary = summaries[curves.figure]
-    return [metric(comparison, summary.curves[curve][seed], summary) for curve in curves.curves]
+def _metrics(comparison: Comparison, seed: int, summaries: Summaries) -> list[Interval]:
+    summary = summaries[comparison.figure]
+    return [metric(comparison, summary.curves[curve][seed], summary) for curve in comparison.curves]
 
 
 def _best(comparison: Comparison, values: Sequence[Interval]) -> Interval:
