@@ -7,8 +7,8 @@ clients of a block; a client of a real federation calls `train_client` for itsel
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dragfl.arithmetic import finite_rows
+from dragfl.engine.client_store.layout import Layout
 from dragfl.rng import key, rng
 from dragfl.training.batches import Sampling, draw, steps_in
 from dragfl.training.loop import Loop, Share
@@ -96,6 +97,17 @@ class LocalTrainer:
     work: LocalWork
     block: int  # samples of a full gradient that are evaluated at a time
 
+    @cached_property
+    def keeps(self) -> Layout:
+        """The layout of the state that a client keeps."""
+        return Layout.of(self.correction.fields, self.loop.model.dim)
+
+    @cached_property
+    def sends(self) -> Layout:
+        """The layout of what a client sends up with its update: the correction's extras and the model's buffers."""
+        extras, buffers = Layout.of(self.correction.sends, self.loop.model.dim), tuple(self.loop.model.b.shape)
+        return replace(extras, shapes={**extras.shapes, BUFFERS: buffers}) if len(self.loop.model.b) else extras
+
 
 def train_client(
     local: LocalTrainer, w: Tensor, broadcast: Mapping[str, Tensor], client: Client, context: RoundContext
@@ -124,7 +136,10 @@ def train_group(
         gradient = partial(local.loop.gradient, w, share.x, share.y, client.data.rows, local.block)
         result = LocalResult(delta, steps, context.lr, samples, gradient)
         extra, state = local.correction.client_finish(result, client.state, broadcast, context)
-        results.append(ClientResult(client.id, delta, samples, steps, loss, {**extra, **buffers}, state))
+        extra = {**extra, **buffers}
+        local.sends.check(extra, "extra")
+        local.keeps.check(state, "client state")
+        results.append(ClientResult(client.id, delta, samples, steps, loss, extra, state))
     return results
 
 

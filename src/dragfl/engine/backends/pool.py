@@ -73,8 +73,8 @@ class PoolBackend:
         self._piece, self._required = piece, required
         self._close: Callable[[], object] = lambda: None
         self._unusable = False
-        self._extras: dict[str, TensorSpec] = {}  # what clients send in addition to the update, from the first result
-        self._sums: dict[str, TensorSpec] = {}  # the vectors among the sums of a block, likewise
+        self._extras = {name: TensorSpec(torch.float32, shape) for name, shape in worker.local.sends.shapes.items()}
+        self._sums: dict[str, TensorSpec] = {}  # the vectors among the sums of a block, known from the first result
         self.size = workers
         self.memory = SharedMemory.create()
         self.group: WorkerGroup[WorkerProcess] | None = None
@@ -182,17 +182,15 @@ class PoolBackend:
                     scheduler.take(task, result)
                 if block is not None:
                     group.feed(scheduler.draw)  # so that no worker waits while the caller uses the block
-                    self._learn_specs(block)
+                    self._learn_sums(block)
                     yield block
                     scheduler.release_block()
 
     def _piece_sizes(self, clients: int) -> list[int]:
         return piece_sizes(clients, self.size, self._piece, self._trainer_group)
 
-    def _learn_specs(self, block: Block) -> None:
-        """The slots of the next call have places for what came with the results of this block."""
-        for result in block.results:
-            self._extras |= {name: TensorSpec.of(torch.from_numpy(v)[0]) for name, v in result.extra.items()}
+    def _learn_sums(self, block: Block) -> None:
+        """The slots of the next call have places for the sums that came with the result of this block."""
         rest = block.folded.extra if block.folded else {}
         large = {name: v for name, v in rest.items() if v.size >= LARGE and not name.startswith("per_client/")}
         self._sums |= {name: TensorSpec.of(torch.from_numpy(v)) for name, v in large.items()}

@@ -51,9 +51,6 @@ class PieceResult:
     loss: tuple[float, ...] = ()
     steps: tuple[int, ...] = ()
     weight: tuple[float, ...] = ()
-    extras: tuple[str, ...] = ()  # names of what the clients send in addition to the update
-    extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # those that have no place in the slot
-    states: tuple[Mapping[str, NDArray[Any]], ...] = ()  # likewise
 
 
 @dataclass(frozen=True)
@@ -93,12 +90,12 @@ class PoolWorker:
         updates = results.updates
         if updates.delta is not rows["delta"]:
             rows["delta"].copy_(updates.delta)
-        extra = {n: v.numpy() for n, v in updates.extra.items() if not copy_into(rows.get(f"extra/{n}"), v)}
-        after = select_prefix(rows, "next_state")
-        placed = [_copy_state(results.states[i], {n: v[i] for n, v in after.items()}) for i in range(len(clients))]
-        states = () if all(placed) else tuple({n: v.numpy() for n, v in s.items()} for s in results.states)
-        weight = tuple(updates.weight.tolist())
-        return PieceResult(results.loss, results.steps, weight, tuple(updates.extra), extra, states)
+        for name, value in updates.extra.items():
+            rows[f"extra/{name}"].copy_(value)
+        for i, state in enumerate(results.states):
+            for name, value in state.items():
+                rows[f"next_state/{name}"][i].copy_(value)
+        return PieceResult(results.loss, results.steps, tuple(updates.weight.tolist()))
 
     def gradients(self, slot: int, first: int, clients: tuple[int, ...], attackers: frozenset[int]) -> PieceResult:
         """Write the full gradients of these clients into rows of the slot."""
@@ -137,18 +134,11 @@ class PoolWorker:
         return TrainTask(clients, self._inputs["w"], broadcast, self._context, states, attackers, self._attack)
 
 
-def _copy_state(state: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> bool:
-    return state.keys() == target.keys() and all(copy_into(target[name], value) for name, value in state.items())
-
-
 def join_results(clients: tuple[int, ...], slot: Slot, pieces: list[PieceResult], keep: bool = False) -> ClientResults:
     """The results of a block: views of its slot, or copies with `keep`."""
     k = len(clients)
-    extra = {name: slot[f"extra/{name}"][:k] for name in pieces[0].extras if name not in pieces[0].extra}
-    for name in pieces[0].extra:
-        extra[name] = torch.cat([torch.from_numpy(piece.extra[name]) for piece in pieces])
-    states = join_states(k, slot, pieces)
-    delta = slot["delta"][:k]
+    delta, states = slot["delta"][:k], join_states(k, slot)
+    extra = {name: value[:k] for name, value in select_prefix(slot, "extra").items()}
     if keep:
         delta, extra = delta.clone(), {name: value.clone() for name, value in extra.items()}
         states = [{name: value.clone() for name, value in state.items()} for state in states]
@@ -161,16 +151,10 @@ def join_weights(pieces: list[PieceResult]) -> Tensor:
     return torch.tensor(_join(p.weight for p in pieces), dtype=torch.float64)
 
 
-def join_states(k: int, slot: Slot, pieces: list[PieceResult]) -> list[Mapping[str, Tensor]]:
-    """The new states of the clients of a block: in the slot, or in the results where the slot has no place for them."""
+def join_states(k: int, slot: Slot) -> list[Mapping[str, Tensor]]:
+    """The new states of the clients of a block."""
     after = select_prefix(slot, "next_state")
-    states: list[Mapping[str, Tensor]] = [{name: value[i] for name, value in after.items()} for i in range(k)]
-    first = 0
-    for piece in pieces:
-        for i, state in enumerate(piece.states):
-            states[first + i] = {name: torch.as_tensor(value) for name, value in state.items()}
-        first += len(piece.loss)
-    return states
+    return [{name: value[i] for name, value in after.items()} for i in range(k)]
 
 
 def join_fold(clients: tuple[int, ...], folded: FoldResult, slot: Slot, pieces: list[PieceResult]) -> BlockResult:
@@ -179,7 +163,7 @@ def join_fold(clients: tuple[int, ...], folded: FoldResult, slot: Slot, pieces: 
     sums |= {name: torch.as_tensor(value) for name, value in folded.extra.items()}
     partial = unflatten_partial(folded.count, sums)
     loss, steps = _join(p.loss for p in pieces), _join(p.steps for p in pieces)
-    states, used = tuple(join_states(len(folded.used), slot, pieces)), torch.tensor(folded.used)
+    states, used = tuple(join_states(len(folded.used), slot)), torch.tensor(folded.used)
     return BlockResult(clients, partial, used, loss, steps, states, folded.bytes_up, folded.infeasible)
 
 

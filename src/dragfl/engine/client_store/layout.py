@@ -31,17 +31,15 @@ class Layout:
         """The state of a client before its first round."""
         return {name: torch.zeros(shape, device=self.device) for name, shape in self.shapes.items()}
 
-    def check(self, state: Mapping[str, Tensor]) -> None:
-        """Raise ValueError unless the state has the declared fields, shapes and dtype."""
-        if state.keys() != self.shapes.keys():
-            raise ValueError(
-                f"client state has fields {sorted(state)}, but the correction declares {sorted(self.shapes)}"
-            )
+    def check(self, values: Mapping[str, Tensor], what: str = "client state") -> None:
+        """Raise unless the values have exactly these fields, as float32 tensors of these shapes."""
+        if values.keys() != self.shapes.keys():
+            raise ValueError(f"{what} has fields {sorted(values)}, but the correction declares {sorted(self.shapes)}")
         for name, shape in self.shapes.items():
-            value = state[name]
+            value = values[name]
             if tuple(value.shape) != shape or value.dtype != torch.float32:
                 raise ValueError(
-                    f"client state '{name}' is {value.dtype} of shape {tuple(value.shape)}; "
+                    f"{what} '{name}' is {value.dtype} of shape {tuple(value.shape)}; "
                     f"the correction declares it as torch.float32 of shape {shape}"
                 )
 
