@@ -44,7 +44,7 @@ def main(demo: Path) -> None:
         "Six of 20 clients flip the sign",
         (runs / "sign_flip-fedavg", "FedAvg", BLACK, "-", (26, 0.03)),
         (runs / "sign_flip-fltrust", "FLTrust", ORANGE, "-", (40, 0.29)),
-        (controls / "root-only", "root data alone", GREY, "--", (6, 0.88)),
+        (controls / "root-only", "root data only", GREY, "--", (6, 0.88)),
         (runs / "sign_flip-br_drag", "BR-DRAG", GREEN, "-", (41, 0.66)),
     )
     draw_divergence(figure, clients, runs / "sign_flip-br_drag")
@@ -91,7 +91,7 @@ def draw_divergence(figure: Figure, ax: Axes, path: Path) -> None:
     bar.set_label("divergence λ", fontsize=8.5)
     bar.ax.tick_params(labelsize=8)
     bar.outline.set_visible(False)
-    set_title(ax, "BR-DRAG in the middle run, client by client")
+    set_title(ax, "BR-DRAG under sign flip: divergence")
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=0)
     ax.get_yticklabels()[0].set_color(VERMILLION)
