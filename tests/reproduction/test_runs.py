@@ -12,7 +12,7 @@ import pytest
 from dragfl.cli import main
 from dragfl.errors import DataError, Interrupted
 from dragfl.reproduction import datasets
-from dragfl.reproduction.datasets import DatasetSelector
+from dragfl.reproduction.datasets import select_dataset
 from dragfl.reproduction.figure import figure_names, load_figure
 from dragfl.reproduction.results import load_summaries
 from dragfl.reproduction.runs import TUNING_SEED, FigureRequest, plan_figure, run_figures
@@ -162,11 +162,11 @@ def test_the_substitute_for_emnist(monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[str] = []
     monkeypatch.setattr(datasets, "find_local", lambda name: "here" if name in here else None)
     monkeypatch.setattr(datasets.data, "load", lambda name, progress=None: fetched.append(name))
-    assert DatasetSelector(quick=True).select(load_figure("fig3a")) == "mnist" and fetched == ["mnist"]
+    assert select_dataset(load_figure("fig3a"), {}, quick=True) == "mnist" and fetched == ["mnist"]
     here.add("emnist47")
-    assert DatasetSelector(quick=True).select(load_figure("fig3a")) == "emnist47" and fetched == ["mnist"]
+    assert select_dataset(load_figure("fig3a"), {}, quick=True) == "emnist47" and fetched == ["mnist"]
     here.add("emnist")
-    assert DatasetSelector().select(load_figure("fig3a")) == "emnist"
+    assert select_dataset(load_figure("fig3a"), {}) == "emnist"
 
 
 def test_command_line_errors(capsys: pytest.CaptureFixture[str]) -> None:

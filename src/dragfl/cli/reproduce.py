@@ -76,7 +76,7 @@ def _parse_requests(args: argparse.Namespace) -> list[FigureRequest]:
     from dragfl.cli.data import download_progress
     from dragfl.config.overrides import parse_override
     from dragfl.errors import DataError, SpecError
-    from dragfl.reproduction.datasets import DatasetSelector
+    from dragfl.reproduction.datasets import select_dataset
     from dragfl.reproduction.figure import figure_names, load_figure
     from dragfl.reproduction.runs import FigureRequest
 
@@ -90,15 +90,17 @@ def _parse_requests(args: argparse.Namespace) -> list[FigureRequest]:
     for key, advice in NOT_TO_SET.items():
         if key in values:
             raise SpecError(f"reproduce: {key} cannot be set here; {advice}")
-    requests, skipped = [], dict[str, list[str]]()
+    requested = values.get("data.dataset")
+    if requested is not None and not isinstance(requested, str):
+        raise SpecError(f"data.dataset: {requested!r} is not the name of a dataset; see `dragfl data list`")
+    requests, skipped, failures = [], dict[str, list[str]](), dict[str, str]()
     download = not (args.list or args.dry_run or args.judge)
     with download_progress(quiet=args.quiet) as progress:
-        selector = DatasetSelector(
-            quick=args.quick, requested=values.get("data.dataset"), download=download, progress=progress
-        )
         for figure in map(load_figure, dict.fromkeys(names)):
             try:
-                dataset = selector.select(figure)
+                dataset = select_dataset(
+                    figure, failures, quick=args.quick, requested=requested, download=download, progress=progress
+                )
             except DataError as error:
                 skipped.setdefault(str(error), []).append(figure.name)
                 continue

@@ -14,7 +14,7 @@ from dragfl.report import figures
 from dragfl.report.figures.files import FIGURES, require_packages
 from dragfl.report.groups import Group, seed_of, shared_value
 from dragfl.report.labels import NOT_SET, flatten, format_value
-from dragfl.report.tables import Row, format_rows, rounds_completed, summarize_groups, table_note
+from dragfl.report.tables import TABLE_NOTE, Row, format_rows, rounds_completed, summarize_groups
 from dragfl.runs.directory import SPEC, Run
 
 
@@ -34,7 +34,7 @@ def write_page(groups: Sequence[Group], out: Path, *, title: str | None = None) 
         columns=columns,
         lines=lines,
         rows=rows,
-        note=table_note(rows),
+        note=TABLE_NOTE,
         figures=figures.draw_figures(groups, out / FIGURES),
         labels=[group.label for group in groups],
         common=common,

@@ -16,6 +16,11 @@ from dragfl.runs.directory import Run
 if TYPE_CHECKING:
     from rich.table import Table
 
+TABLE_NOTE = (
+    "Over seeds: median (range) of rounds, mean ± standard deviation of accuracy, mean of bytes; finished runs only. "
+    "> N: target not reached in N rounds, larger than all others in the median. Bytes: one run, all clients together."
+)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -148,7 +153,7 @@ def rich_table(rows: Sequence[Row]) -> Table:
     columns, lines = format_rows(rows)
     same_seeds = len({row.seeds for row in rows}) == 1
     shown = [i for i, name in enumerate(columns) if not (same_seeds and name == "seed")]
-    caption = f"Seed {', '.join(map(str, rows[0].seeds))}. {table_note(rows)}" if same_seeds else table_note(rows)
+    caption = f"Seed {', '.join(map(str, rows[0].seeds))}. {TABLE_NOTE}" if same_seeds else TABLE_NOTE
     table = Table(
         box=None, pad_edge=False, collapse_padding=True, header_style="bold", caption=caption, caption_justify="left"
     )
@@ -163,18 +168,3 @@ def rich_table(rows: Sequence[Row]) -> Table:
 def _shorten(cell: str) -> str:
     """`not reached (> 100)` as `> 100`, which the caption explains."""
     return cell.removeprefix("not reached (").removesuffix(")") if cell.startswith("not reached (") else cell
-
-
-def table_note(rows: Sequence[Row]) -> str:
-    """How to read the table; a sentence only where it applies."""
-    notes = {
-        "Bytes: one run, all clients together.": True,
-        "Over seeds: median (range) of rounds, mean ± standard deviation of accuracy, mean of bytes.": any(
-            len(row.seeds) > 1 for row in rows
-        ),
-        "> N: target not reached in N rounds; the median counts it as larger than all others.": any(
-            row.rounds_to_target.censored for row in rows
-        ),
-        "Means are over finished runs.": any(0 < len(row.unfinished) < len(row.seeds) for row in rows),
-    }
-    return " ".join(note for note, applies in notes.items() if applies)

@@ -58,7 +58,7 @@ class Comparison:
         return [f"{name}-{condition}" for name in names for condition in self.conditions] if self.conditions else names
 
     @property
-    def both(self) -> list[Comparison]:
+    def terms(self) -> list[Comparison]:
         """The comparison itself, and the one that is subtracted from it."""
         return [self] if self.minus is None else [self, self.minus]
 
@@ -81,7 +81,7 @@ class Claim:
     @property
     def figures(self) -> list[str]:
         """The figures it needs, in order."""
-        return list(dict.fromkeys(part.figure for c in self.comparisons for part in c.both))
+        return list(dict.fromkeys(term.figure for c in self.comparisons for term in c.terms))
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,6 @@ def _check_comparisons(where: str, comparisons: Sequence[Comparison]) -> None:
             raise SpecError(f"{where}: unknown metric '{c.metric}'{nearest(c.metric, METRICS)}")
         if c.statistic != "value" and not c.versus:
             raise SpecError(f"{where}: {c.statistic} of {c.curve} needs `versus`")
-        for part in c.both:
-            for curve in part.curves:
-                _ = load_figure(part.figure)[curve]
+        for term in c.terms:
+            for curve in term.curves:
+                _ = load_figure(term.figure)[curve]

@@ -8,6 +8,7 @@ OUT/verdicts.json           a row for every claim
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +19,7 @@ from dragfl.report.figures.files import FIGURES
 from dragfl.reproduction.claims import Claim, load_claims
 from dragfl.reproduction.figure import figure_names, load_figure
 from dragfl.reproduction.formatting import Row, make_row
-from dragfl.reproduction.intervals import Interval, median
+from dragfl.reproduction.intervals import median
 from dragfl.reproduction.plots import plot_figure
 from dragfl.reproduction.run_time import format_duration
 from dragfl.reproduction.runs import FigureRequest, plan_figure
@@ -103,24 +104,23 @@ def curve_table(summary: Summary) -> list[list[str]]:
     """
     figure, target = load_figure(summary.figure), summary.target
     stopped = any(record.ended == "target" for record in summary.records)
-    header = ["algorithm"]
-    header += [] if target is None else [f"rounds to {100 * target:g} %"]
-    header += [] if stopped else ["final accuracy"]
-    rows = [[*header, "best accuracy", "aggregate / mean update"]]
+    rows: list[dict[str, str]] = []
     for curve in figure.curves:
         records = list(summary.curves.get(curve.id, {}).values())
         if not records:
             continue
+        cells = {"algorithm": curve.full_label}
+        if target is not None:
+            cells[f"rounds to {100 * target:g} %"] = _format_rounds(records, target)
+        if not stopped:
+            cells["final accuracy"] = _format_accuracies([record.final for record in records])
         diverged = sum(record.diverged for record in records)
-        ratios = [Interval.exact(r.numbers["step_ratio"]) for r in records if "step_ratio" in r.numbers]
-        cells = [curve.full_label]
-        cells += [] if target is None else [_format_rounds(records, target)]
-        cells += [] if stopped else [_format_accuracies([record.final for record in records])]
-        best = _format_accuracies([record.best for record in records])
-        cells.append(f"{best}, {diverged} of {len(records)} diverged" if diverged else best)
-        cells.append(f"{median(ratios).low:.2f}" if ratios else "—")
+        note = f", {diverged} of {len(records)} diverged" if diverged else ""
+        cells["best accuracy"] = _format_accuracies([record.best for record in records]) + note
+        ratios = [record.numbers["step_ratio"] for record in records if "step_ratio" in record.numbers]
+        cells["aggregate / mean update"] = f"{statistics.median(ratios):.2f}" if ratios else "—"
         rows.append(cells)
-    return rows
+    return [*map(list, rows[:1]), *(list(cells.values()) for cells in rows)]
 
 
 def _format_rounds(records: Sequence[Record], target: float) -> str:
@@ -134,6 +134,5 @@ def _format_rounds(records: Sequence[Record], target: float) -> str:
 
 
 def _format_accuracies(values: Sequence[float]) -> str:
-    central = median([Interval.exact(value) for value in values]).low
     spread = f" ({100 * min(values):.1f} to {100 * max(values):.1f})" if len(values) > 1 else ""
-    return f"{100 * central:.1f} %{spread}"
+    return f"{100 * statistics.median(values):.1f} %{spread}"

@@ -60,25 +60,25 @@ def judge_claim(claim: Claim, summaries: Summaries) -> ClaimResult:
 
 def judge_comparison(comparison: Comparison, needed_seeds: int, summaries: Summaries) -> ComparisonResult:
     """Compute the statistic for each seed that has all runs, and the verdict over these seeds."""
-    both = comparison.both
+    terms = comparison.terms
     missing = [
-        part.figure
-        for part in both
-        if part.figure not in summaries or not all(summaries[part.figure].curves.get(c) for c in part.curves)
+        term.figure
+        for term in terms
+        if term.figure not in summaries or not all(summaries[term.figure].curves.get(c) for c in term.curves)
     ]
     if missing:
         return _not_run(comparison, missing)
     seeds = [
         seed
         for seed in summaries[comparison.figure].seeds
-        if all(seed in summaries[part.figure].curves[curve] for part in both for curve in part.curves)
+        if all(seed in summaries[term.figure].curves[curve] for term in terms for curve in term.curves)
     ]
     if not seeds:
         return _not_run(comparison, ["a seed that all curves have"])
     values = {seed: statistic(comparison, seed, summaries) for seed in seeds}
     holds = {seed: _holds(comparison, seed, values[seed], summaries) for seed in seeds}
     verdict, median_holds = verdict_over_seeds(comparison, list(values.values()), list(holds.values()))
-    if any(summaries[part.figure].quick for part in both):
+    if any(summaries[term.figure].quick for term in terms):
         needed_seeds = 1
     if len(seeds) < needed_seeds:
         verdict = Verdict.UNDECIDED

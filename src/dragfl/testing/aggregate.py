@@ -93,7 +93,7 @@ def _round(
         partial = partial + _fold(checker, plan, block, case, finite)
     step, after, metrics = checker.call_tuple(3, "finish", case, state, plan, partial)
     checker.check_vector(finite, step, f"the step ({case})")
-    for key, value in metrics.items():
+    for key, value in metrics.items() if isinstance(metrics, Mapping) else [("metrics", metrics)]:
         if type(value) is not float or not math.isfinite(value):
             name = "metrics" if finite == "step" else finite
             checker.fail(name, f"'{key}' is {value!r}, a {type(value).__name__} ({case})")

@@ -67,18 +67,16 @@ class MeanOf:
 def _view(checker: Checker, own: Updates, knowledge: str, context: RoundContext, case: str) -> View:
     """The view that the knowledge grants."""
     view = View(own, info=checker.info, w=checker.draw_rows("w", context.t, 1)[0])
-    if knowledge in ("omniscient", "white_box"):
-        honest = make_updates(checker.draw_rows("honest", context.t))
-        honest = dataclasses.replace(honest, client=torch.arange(50, 50 + COHORT))
-        if case == "no honest client":
-            honest = honest.select(torch.zeros(0, dtype=torch.int64))
-        elif case == "identical updates":
-            honest = dataclasses.replace(honest, delta=honest.delta[:1].repeat(COHORT, 1))
-        view = dataclasses.replace(view, honest=honest)
-    if knowledge == "white_box" and view.honest is not None:
-        reference = None if case == "no reference" else checker.draw_rows("reference", context.t, 1)[0]
-        view = dataclasses.replace(view, aggregate=MeanOf(view.honest.delta), reference=reference)
-    return view
+    if knowledge not in ("omniscient", "white_box"):
+        return view
+    rows = checker.draw_rows("honest", context.t, 0 if case == "no honest client" else COHORT)
+    rows = rows[:1].repeat(COHORT, 1) if case == "identical updates" else rows
+    honest = dataclasses.replace(make_updates(rows), client=50 + torch.arange(len(rows)))
+    view = dataclasses.replace(view, honest=honest)
+    if knowledge == "omniscient":
+        return view
+    reference = None if case == "no reference" else checker.draw_rows("reference", context.t, 1)[0]
+    return dataclasses.replace(view, aggregate=MeanOf(rows), reference=reference)
 
 
 def _attacked_round(

@@ -48,7 +48,7 @@ def _draw_accuracy(matrix: Matrix, suffix: str) -> Drawing:
     attacks = (WITHOUT_ATTACK, *matrix.attacks)
     rows = {}
     for defence in matrix.defences:
-        worst = matrix.worst_attack(defence)
+        _, worst = matrix.worst_case(defence) or (None, None)
         entries = [matrix.entries[defence, attack] for attack in (*attacks, worst or WITHOUT_ATTACK)]
         cells = [Cell(entry.value, format_entry(entry, std=False)) for entry in entries]
         if worst is None:

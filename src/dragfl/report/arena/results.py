@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, median
@@ -74,24 +74,16 @@ class Matrix:
         """`6 of 20 clients attack, sorted_shards`."""
         return f"{self.attackers}, {self.partition}"
 
-    def worst_attack(self, defence: str) -> str | None:
-        """The attack with the lowest accuracy of this defence."""
-        return _worst_case(self.entries, defence, self.attacks)[1]
-
-    def worst_accuracy(self, defence: str) -> float | None:
-        return _worst_case(self.entries, defence, self.attacks)[0]
+    def worst_case(self, defence: str) -> tuple[float, str] | None:
+        """The lowest accuracy of this defence and the attack, or None without a finished run under attack."""
+        values = [(self.entries[defence, attack].value, attack) for attack in self.attacks]
+        known = [(value, attack) for value, attack in values if value is not None]
+        return min(known, key=lambda case: case[0], default=None)
 
     def accuracy_drop(self, defence: str, attack: str) -> float | None:
         """Accuracy without attack minus accuracy under this attack."""
         without, under = self.entries[defence, WITHOUT_ATTACK].value, self.entries[defence, attack].value
         return None if without is None or under is None else without - under
-
-
-def _worst_case(
-    entries: Mapping[tuple[str, str], Entry], defence: str, attacks: Sequence[str]
-) -> tuple[float | None, str | None]:
-    known = [(value, attack) for attack in attacks if (value := entries[defence, attack].value) is not None]
-    return min(known, key=lambda pair: pair[0]) if known else (None, None)
 
 
 @dataclass(frozen=True)
@@ -164,9 +156,10 @@ def _make_matrix(
     entries = {(d, WITHOUT_ATTACK): cells[d, WITHOUT_ATTACK, partition, "None"] for d in plan["defences"]}
     entries |= {(d, a): cells[d, a, partition, attackers] for d in plan["defences"] for a in attacks}
 
-    def rank(defence: str) -> tuple[float, float]:
-        worst, _ = _worst_case(entries, defence, attacks)
-        return -1.0 if worst is None else worst, entries[defence, WITHOUT_ATTACK].value or 0.0
+    matrix = Matrix(partition, attackers, tuple(plan["defences"]), attacks, frozenset(plan["trusted"]), entries)
 
-    order = tuple(sorted(plan["defences"], key=rank, reverse=True))
-    return Matrix(partition, attackers, order, attacks, frozenset(plan["trusted"]), entries)
+    def rank(defence: str) -> tuple[float, float]:
+        worst, _ = matrix.worst_case(defence) or (-1.0, "")
+        return worst, entries[defence, WITHOUT_ATTACK].value or 0.0
+
+    return replace(matrix, defences=tuple(sorted(matrix.defences, key=rank, reverse=True)))

@@ -63,14 +63,13 @@ def _best_worst_case(results: ArenaResults, defences: Sequence[str]) -> str:
     """The highest worst-case accuracy over all attacks, partitions and numbers of attackers; "" if none is known."""
     cases = []
     for defence in defences:
-        worst = [(v, defence, m) for m in results.matrices if (v := m.worst_accuracy(defence)) is not None]
+        worst = [(*case, defence, matrix) for matrix in results.matrices if (case := matrix.worst_case(defence))]
         if len(worst) == len(results.matrices):
             cases.append(min(worst, key=lambda case: case[0]))
     if not cases:
         return ""
-    value, defence, matrix = max(cases, key=lambda case: case[0])
-    attack = attack_label(matrix.worst_attack(defence) or "")
-    return f"{100 * value:.1f} % ({defence_label(matrix, defence)}, {attack}, {matrix.heading})"
+    value, attack, defence, matrix = max(cases, key=lambda case: case[0])
+    return f"{100 * value:.1f} % ({defence_label(matrix, defence)}, {attack_label(attack)}, {matrix.heading})"
 
 
 def summarize_arena(results: ArenaResults) -> str:
@@ -102,9 +101,9 @@ def format_matrix(matrix: Matrix, *, std: bool = True) -> tuple[list[str], list[
     columns = ["defence", *map(attack_label, (WITHOUT_ATTACK, *matrix.attacks)), "worst"]
     lines = []
     for defence in matrix.defences:
-        worst = matrix.worst_attack(defence)
+        worst = matrix.worst_case(defence)
         cells = [format_entry(matrix.entries[defence, attack], std=std) for attack in (WITHOUT_ATTACK, *matrix.attacks)]
-        last = "n/a" if worst is None else format_entry(matrix.entries[defence, worst], std=std)
+        last = "n/a" if worst is None else format_entry(matrix.entries[defence, worst[1]], std=std)
         lines.append([defence_label(matrix, defence), *cells, last])
     return columns, lines
 

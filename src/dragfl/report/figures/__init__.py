@@ -27,7 +27,7 @@ def draw_figures(groups: Sequence[Group], out: Path) -> dict[str, Drawing]:
             "clients": clients.draw_clients(groups),
             "cosine": clients.draw_cosines(groups),
             "loss": curves.draw_loss(groups),
-            "bytes": curves.draw_accuracy_by_bytes(groups),
+            "bytes": curves.draw_accuracy(groups, by_bytes=True),
             "drift": drift.draw_drift(groups),
             "attack": illustrations.draw_attack() if attacked else None,
             "dragging": illustrations.draw_dragging() if dragged else None,

@@ -20,6 +20,13 @@ MAX_ROWS, MAX_COLUMNS = 120, 240
 # Low values are light, high values dark; cells without a value are transparent.
 COLOURS = colormaps["viridis_r"].with_extremes(bad=(1, 1, 1, 0))
 
+CAPTION = (
+    "Rows are clients, columns are rounds. Divergence λ = c (1 − cos); 0: the update is used as it is. Rules without a "
+    "divergence: their suspicion score. Blank: not sampled. Grey: dropped, the update was not finite. Vermillion: "
+    f"attacks of clients that attack in some rounds only. At most {MAX_ROWS} clients are shown; where there are more "
+    f"than {MAX_COLUMNS} rounds, columns are means over neighbouring rounds."
+)
+
 
 def draw_clients(groups: Sequence[Group]) -> Drawing | None:
     """Heat maps of clients by rounds, one for each group with client telemetry; the first finished seed is shown."""
@@ -43,7 +50,7 @@ def draw_clients(groups: Sequence[Group]) -> Drawing | None:
         ax.set_title(title)
     set_round_axis(axes[-1])
     title = " or ".join(key for key in KEYS if any(table.key == key for _, table in shown)).capitalize()
-    return Drawing("clients", figure, f"{title} of each client", _caption([table for _, table in shown]))
+    return Drawing("clients", figure, f"{title} of each client", CAPTION)
 
 
 def _draw_client_table(ax: Axes, table: ClientTable, top: float) -> AxesImage:
@@ -88,33 +95,12 @@ def select_rows(value: np.ndarray, attackers: int) -> tuple[np.ndarray, int]:
 
 def average_columns(value: np.ndarray) -> np.ndarray:
     """At most MAX_COLUMNS columns, each the mean of the finite values of neighbouring rounds."""
-    width = _rounds_per_column(value.shape[1])
+    width = -(-value.shape[1] // MAX_COLUMNS)  # rounds in a column
     if width == 1:
         return value
     padded = np.pad(value, ((0, 0), (0, -value.shape[1] % width)), constant_values=np.nan)
     means: np.ndarray = np.ma.masked_invalid(padded.reshape(len(value), -1, width)).mean(2).filled(np.nan)
     return means
-
-
-def _rounds_per_column(rounds: int) -> int:
-    return -(-rounds // MAX_COLUMNS)
-
-
-def _caption(tables: Sequence[ClientTable]) -> str:
-    """How to read the heat maps; a sentence only where it applies."""
-    width = max(_rounds_per_column(len(table.rounds)) for table in tables)
-    keys = {table.key for table in tables}
-    sentences = {
-        "Rows are clients, columns are rounds.": True,
-        "Blank: not sampled.": any(np.isnan(np.array(table.value)).any() for table in tables),
-        "Divergence λ = c (1 − cos); 0: the update is used as it is.": "divergence" in keys,
-        "Rules without a divergence: their suspicion score.": "suspicion" in keys,
-        "Vermillion: attacks of clients that attack in some rounds.": any(table.attacks for table in tables),
-        "Grey: dropped, the update was not finite.": any(np.isinf(np.array(table.value)).any() for table in tables),
-        f"At most {MAX_ROWS} clients are shown.": any(len(table.clients) > MAX_ROWS for table in tables),
-        f"Columns are means over up to {width} rounds.": width > 1,
-    }
-    return " ".join(sentence for sentence, applies in sentences.items() if applies)
 
 
 def draw_cosines(groups: Sequence[Group]) -> Drawing | None:

@@ -31,38 +31,25 @@ MAX_GROUPS_TOGETHER, MAX_SUBPLOTS = 4, 5
 LOSS_LIMIT = 100.0  # the loss axis ends at this multiple of the first loss
 
 
-def draw_accuracy(groups: Sequence[Group]) -> Drawing | None:
-    """Test accuracy by round."""
-    figure, note = _draw_accuracy(groups, points_by_round("accuracy"))
-    if figure is None:
-        return None
-    set_round_axis(figure.axes[-1])
-    return Drawing("accuracy", figure, "Test accuracy by round", f"Test accuracy of the evaluated rounds.{note}")
-
-
-def draw_accuracy_by_bytes(groups: Sequence[Group]) -> Drawing | None:
-    """Test accuracy by bytes sent so far, in both directions."""
-    figure, note = _draw_accuracy(groups, points_by_bytes("accuracy"))
-    if figure is None:
-        return None
-    bottom = figure.axes[-1]
-    bottom.set_xlabel("bytes sent so far, up and down, all clients")
-    bottom.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_bytes(x)))
-    bottom.xaxis.set_major_locator(MaxNLocator(6))
-    return Drawing("bytes", figure, "Test accuracy by bytes sent", f"Test accuracy by total communication.{note}")
-
-
-def _draw_accuracy(groups: Sequence[Group], points: Callable[[Run], Points]) -> tuple[Figure | None, str]:
-    """(figure, note for its caption); no figure where no run has points."""
-    plots = _lines_by_attack(groups, points)
+def draw_accuracy(groups: Sequence[Group], *, by_bytes: bool = False) -> Drawing | None:
+    """Test accuracy by round, or by bytes sent so far in both directions."""
+    plots = _lines_by_attack(groups, points_by_bytes("accuracy") if by_bytes else points_by_round("accuracy"))
     if not plots:
-        return None, ""
+        return None
     targets = {group.spec.get("target_accuracy") for group in groups}
     target = targets.pop() if len(targets) == 1 else None  # drawn if all groups have the same
     figure = _draw_plots(plots)
     for ax in figure.axes:
         set_accuracy_axis(ax, target)
-    return figure, line_note(groups) + ("" if target is None else f" Dotted: target of {100 * target:g} %.")
+    note = line_note(groups) + ("" if target is None else f" Dotted: target of {100 * target:g} %.")
+    bottom = figure.axes[-1]
+    if not by_bytes:
+        set_round_axis(bottom)
+        return Drawing("accuracy", figure, "Test accuracy by round", f"Test accuracy of the evaluated rounds.{note}")
+    bottom.set_xlabel("bytes sent so far, up and down, all clients")
+    bottom.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_bytes(x)))
+    bottom.xaxis.set_major_locator(MaxNLocator(6))
+    return Drawing("bytes", figure, "Test accuracy by bytes sent", f"Test accuracy by total communication.{note}")
 
 
 def draw_loss(groups: Sequence[Group]) -> Drawing | None:
