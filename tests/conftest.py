@@ -22,7 +22,7 @@ TIMEOUT_S = 600  # of a process; it only guards against tests that hang
 
 @pytest.fixture(scope="session")
 def toy() -> dragfl.Dataset:
-    """144 + 60 points of three classes in six dimensions, apart enough to be learnt and close enough to err."""
+    """144 + 60 points of three classes in six dimensions, which a linear model separates well but not perfectly."""
     draws = torch.Generator().manual_seed(7)
     centres = torch.randn(3, 6, generator=draws)
     y = torch.arange(204) % 3
@@ -64,7 +64,7 @@ def command(*arguments: str | Path) -> list[str]:
 
 
 def shell(*arguments: str | Path, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a dragfl command to its end."""
+    """Run a dragfl command and wait for it."""
     return subprocess.run(
         command(*arguments),
         cwd=cwd,
@@ -77,7 +77,7 @@ def shell(*arguments: str | Path, cwd: Path, **options: Any) -> subprocess.Compl
 
 
 def python(code: str, cwd: Path) -> str:
-    """What a fresh interpreter prints for this code."""
+    """Run code in a fresh interpreter and return its output."""
     done = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -121,11 +121,11 @@ KEPT = ("metrics.jsonl", "clients.jsonl", "model.safetensors")
 
 
 def kept_bytes(folder: Path) -> dict[str, bytes]:
-    """The files of a run that may depend on nothing but spec, seed, machine and versions."""
+    """The files of a run that depend only on spec, seed, machine and versions."""
     return {name: (folder / name).read_bytes() for name in KEPT}
 
 
-# The same examples in every run, so that a change is judged by itself; `make test-all` looks for new ones.
+# The same examples in every run; `make test-all` searches for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

@@ -1,10 +1,10 @@
 """ByzFL's aggregators and attacks, as an independent oracle: `from tests.oracle import byzfl`.
 
-`import byzfl` pulls torchvision, which has no build beside CPU torch. Its aggregators and attacks need numpy, scipy and
+`import byzfl` pulls torchvision, which has no build for CPU torch. Its aggregators and attacks need numpy, scipy and
 torch only, so an empty module whose `__path__` is the installed folder stands in for the package. The Makefile installs
 it with `pip install --no-deps byzfl==0.0.11`.
 
-Mind that ByzFL converts torch input to float32, that ARC and Clipping write into their argument (give them copies),
+ByzFL converts torch input to float32, that ARC and Clipping write into their argument (give them copies),
 and that CAF and SMEA start from a global generator.
 """
 

@@ -47,13 +47,13 @@ def true_norms(X: Tensor) -> NDArray[np.float64]:
 
 @FEWER
 @given(seeds, st.lists(sizes, min_size=1, max_size=4), widths)
-def test_norms_and_dots(seed: int, size: list[float], d: int) -> None:
+def test_norms_and_dots_against_float64(seed: int, size: list[float], d: int) -> None:
     X, v = rows(seed, size, d), rows(seed + 1, [1.0], d)[0]
     norms, dots = norms_and_dots(X, v)
-    due = true_norms(X)
-    np.testing.assert_allclose(norms.numpy(), due, rtol=1e-6)
-    np.testing.assert_allclose(row_norms(X).numpy(), due, rtol=1e-6)
-    slack = 2e-6 * due * norm(v) + 1e-30
+    expected = true_norms(X)
+    np.testing.assert_allclose(norms.numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(row_norms(X).numpy(), expected, rtol=1e-6)
+    slack = 2e-6 * expected * norm(v) + 1e-30
     for seen in (dots, row_dots(X, v)):
         assert seen.dtype == torch.float64
         assert (np.abs(seen.numpy() - X.double().numpy() @ v.double().numpy()) <= slack).all()
@@ -81,14 +81,14 @@ def test_a_norm_is_finite_exactly_where_its_row_is(
     for m, value in enumerate(bad[: len(X)]):
         if value is not None:
             X[m, seed % d] = value
-    due = torch.isfinite(X).all(1)
-    assert torch.equal(finite_rows(row_norms(X)), due)
-    assert torch.equal(finite_rows(norms_and_dots(X, torch.ones(d))[0]), due)
+    expected = torch.isfinite(X).all(1)
+    assert torch.equal(finite_rows(row_norms(X)), expected)
+    assert torch.equal(finite_rows(norms_and_dots(X, torch.ones(d))[0]), expected)
 
 
 @pytest.mark.parametrize("value", [1e308, 1.7e308])
 def test_the_largest_float64_rows_are_finite(value: float) -> None:
-    """Their norm may be more than float64 holds; it is cut to the largest number, not called infinite."""
+    """Their norm may overflow float64; it is then the largest number, and not infinite."""
     X = torch.full((1, 9), value, dtype=torch.float64)
     assert finite_rows(row_norms(X)).tolist() == [True]
     X[0, 3] = math.inf
@@ -96,10 +96,10 @@ def test_the_largest_float64_rows_are_finite(value: float) -> None:
 
 
 @pytest.mark.parametrize("d", [PIECE, 200_000])
-def test_rounding_does_not_pile_up(d: int) -> None:
-    """Equal numbers are the worst case, for every addition rounds the same way: norm |a| sqrt d and dot a d.
+def test_rounding_errors_do_not_accumulate(d: int) -> None:
+    """Equal numbers are the worst case, since every addition rounds the same way: norm |a| sqrt d and dot a d.
 
-    A norm divides an update, so its error is what an attacker can gain in length. A dot sums a piece of 8192 columns in
+    Updates are divided by their norm, so an attacker gains at most its error in length. A dot sums 8192 columns in
     float32; a kernel with 8 lanes makes 1024 additions in each, so the relative error is at most 1024 * 2^-24 = 6.1e-5
     (measured: 2.5e-5 with AVX2, below 1e-5 with AVX-512).
     """
@@ -132,7 +132,7 @@ def test_combine_keeps_the_dtype_and_digits_of_float64() -> None:
     assert combine(weights, X).tolist() == [[2.0, 1e-14]]
 
 
-def test_one_extreme_weight_leaves_the_other_rows_alone() -> None:
+def test_one_extreme_weight_does_not_change_the_other_rows() -> None:
     X = torch.tensor([[3e38, -3e38], [1.0, 2.0]])
     weights = torch.tensor([[1e-38, 1.0], [0.0, 1.0]], dtype=torch.float64)
     torch.testing.assert_close(combine(weights, X), torch.tensor([[4.0, -1.0], [1.0, 2.0]]))
@@ -147,20 +147,20 @@ def test_combine_does_not_change_its_arguments() -> None:
     assert torch.equal(weights, copies[1])
 
 
-def test_unit_vectors() -> None:
-    """(3,4)/5; the direction of the largest and of quite small vectors; none of a vanished or broken one."""
+def test_unit_vectors_of_large_small_and_zero_vectors() -> None:
+    """(3,4)/5; the directions of very large and of small vectors; None for a zero or non-finite vector."""
     torch.testing.assert_close(unit(torch.tensor([3.0, 4.0])), torch.tensor([0.6, 0.8]))
     torch.testing.assert_close(unit(torch.tensor([3e38, -3e38])), torch.tensor([0.5**0.5, -(0.5**0.5)]))
     torch.testing.assert_close(unit(torch.tensor([1e-10])), torch.tensor([1.0]))
-    for nowhere in ([0.0], [1e-13], [math.nan], [math.inf, 1.0]):
-        assert unit(torch.tensor(nowhere)) is None
+    for values in ([0.0], [1e-13], [math.nan], [math.inf, 1.0]):
+        assert unit(torch.tensor(values)) is None
 
 
-def test_cosines_are_clamped_and_a_zero_row_does_not_diverge() -> None:
+def test_cosines_are_clamped_and_a_zero_row_has_cosine_one() -> None:
     norms, dots = torch.tensor([2.0, 1.0, 1.0, 0.0, 1e-13]), torch.tensor([1.0, 1.0000001, -1.0000001, 0.0, 1e-14])
     assert cosines(norms.double(), dots.double()).tolist() == [0.5, 1.0, -1.0, 1.0, 1.0]
 
 
-def test_one_vector() -> None:
+def test_norm_and_dot_of_one_vector() -> None:
     assert norm(torch.tensor([3.0, 4.0])) == 5.0
     assert dot(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])) == 11.0

@@ -1,9 +1,9 @@
-"""The documentation is up to date: its code runs, its links resolve, its tables match the code.
+"""The documentation is correct: its code runs, its links resolve, its tables match the code.
 
 Every fenced block of README.md, CONTRIBUTING.md and docs/*.md is executed, in order, in a temporary folder per page
 that holds a copy of examples/: `python` blocks share a namespace, `toml` blocks must load as experiments, and in
-`console` blocks the lines that start with `dragfl ` go through the command line with few rounds. A
-block is skipped if the line before it is the comment `<!-- test: skip, reason -->`.
+`console` blocks the lines that start with `dragfl ` go through the command line with few rounds. A page can skip a
+block with an HTML comment on the line before it: `<!-- test: skip, reason -->`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def blocks(path: Path) -> Iterator[Block]:
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the examples, as a reader has it; the examples can be imported."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder with the examples, which can be imported."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__", "runs"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path / "examples"))
@@ -66,7 +66,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @page
-def test_code_runs(path: Path, workplace: Path) -> None:
+def test_code_runs(path: Path, folder: Path) -> None:
     # A dataclass looks its module up by name, so the namespace of the page must be a module that can be found.
     module = type(sys)("page")
     sys.modules["page"] = module
@@ -79,13 +79,13 @@ def test_code_runs(path: Path, workplace: Path) -> None:
                 dragfl.load(tomllib.loads(block.text))
             elif block.kind == "console":
                 for command in block.text.splitlines():
-                    _command(command)
+                    run_command(command)
     finally:
         del sys.modules["page"]
 
 
-def _command(line: str) -> None:
-    """One line of a console block; lines that do not start with dragfl are skipped."""
+def run_command(line: str) -> None:
+    """Run one line of a console block; commands other than dragfl are skipped."""
     if not line.startswith("dragfl "):
         return
     words = shlex.split(line, comments=True)[1:]
@@ -111,10 +111,10 @@ def test_links_resolve(path: Path) -> None:
         file = (path.parent / name).resolve() if name else path
         assert file.exists(), f"{path.name}: {target}"
         if anchor:
-            assert anchor in _anchors(file), f"{path.name}: {target}"
+            assert anchor in anchors(file), f"{path.name}: {target}"
 
 
-def _anchors(file: Path) -> set[str]:
+def anchors(file: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", file.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
@@ -127,7 +127,7 @@ def test_tables_of_parts_are_up_to_date(path: Path) -> None:
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of the first Markdown table in a text, without its head."""
+    """The cells of the first Markdown table in a text, without its header."""
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith("|"):
@@ -223,8 +223,8 @@ def test_every_preset_setting_reaches_the_tables() -> None:
         assert all(f"{setting} (" in line for setting in preset.flat()), name
 
 
-def test_the_counts_in_the_readme() -> None:
-    """The numbers of algorithms, attacks and partitions."""
+def test_the_readme_counts_algorithms_attacks_and_partitions() -> None:
+    """The numbers of the README are those of the registries."""
     counts = re.search(r"(\d+) algorithms, (\d+) attacks and (\d+) data partitions", (ROOT / "README.md").read_text())
     assert counts is not None
     assert tuple(map(int, counts.groups())) == (len(PRESETS), len(ATTACKS), len(PARTITIONS))

@@ -1,4 +1,4 @@
-"""Draws are a function of their address alone."""
+"""Draws depend on their address alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ addresses = st.lists(parts, max_size=4).map(tuple)
 
 
 def test_first_draws_are_pinned() -> None:
-    """A change of these numbers changes the results of every experiment ever recorded."""
+    """A change of these numbers changes the results of every experiment."""
     assert rng(0, "batch", 3, 7).integers(0, 1000, 5).tolist() == [759, 95, 140, 927, 243]
     assert rng(0, "sample", 0).permutation(10).tolist() == [7, 8, 9, 3, 2, 4, 5, 0, 6, 1]
     assert rng(12345, "attack", 2, 40).normal(size=2).tolist() == [0.9777049037869033, 0.013892002052094505]
@@ -49,7 +49,7 @@ def test_a_key_is_the_digest_of_type_length_and_value() -> None:
         ((0, ""), (0, "", "")),
     ],
 )
-def test_addresses_that_look_alike_are_apart(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
+def test_similar_addresses_have_different_keys(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
     assert key(*one) != key(*other)
     assert rng(*one).integers(2**63) != rng(*other).integers(2**63)
 
@@ -60,15 +60,15 @@ def test_different_addresses_have_different_keys(seed: int, one: tuple[Any, ...]
     assert (key(seed, *one) == key(seed, *other)) == (one == other)
 
 
-def test_integers_of_numpy_are_integers() -> None:
+def test_numpy_integers_equal_python_integers() -> None:
     assert key(0, np.int64(7)) == key(0, 7)
     assert key(np.uint8(3), "a") == key(3, "a")
 
 
 @pytest.mark.parametrize("part", [True, False, 1.0, None, (1,), b"a", np.float64(1.0), np.bool_(True)])
-def test_other_parts_are_refused(part: Any) -> None:
-    """A float or a bool in an address is a mistake that would draw the wrong numbers in silence."""
-    with pytest.raises(TypeError, match=f"an address is made of int and str, got {type(part).__name__}"):
+def test_other_types_are_refused(part: Any) -> None:
+    """A float or a bool in an address is a mistake that would silently draw other numbers."""
+    with pytest.raises(TypeError, match=f"an address consists of int and str, got {type(part).__name__}"):
         rng(0, part)
 
 
@@ -81,7 +81,7 @@ def test_draws_do_not_depend_on_what_was_drawn_before() -> None:
     assert rng(7, "batch", 1).normal(size=3).tolist() == first.tolist()
 
 
-def test_global_generators_are_left_alone() -> None:
+def test_global_generators_are_unchanged() -> None:
     states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]
     rng(0, "a").normal(size=10)
     torch.randn(10, generator=torch_rng(0, "a"))
@@ -98,17 +98,17 @@ def test_torch_draws_do_not_depend_on_the_global_generator() -> None:
     assert not torch.equal(torch.randn(3, generator=torch_rng(0, "a", 2)), first)
 
 
-def test_a_key_has_as_many_bits_as_asked() -> None:
+def test_a_key_has_the_given_number_of_bits() -> None:
     keys = [key(0, "bits", i, bits=64) for i in range(200)]
     assert max(keys) < 2**64
     assert max(keys) > 2**62
     assert key(0, "bits", 0, bits=128) >= 2**64
 
 
-def test_a_round_addresses_by_seed_purpose_and_round() -> None:
-    now = RoundContext(t=3, lr=0.1, seed=5)
-    assert now.rng("batch", 7).integers(2**63) == rng(5, "batch", 3, 7).integers(2**63)
-    assert now.rng("batch").integers(2**63) != RoundContext(t=4, lr=0.1, seed=5).rng("batch").integers(2**63)
+def test_the_context_adds_seed_and_round_to_an_address() -> None:
+    context = RoundContext(t=3, lr=0.1, seed=5)
+    assert context.rng("batch", 7).integers(2**63) == rng(5, "batch", 3, 7).integers(2**63)
+    assert context.rng("batch").integers(2**63) != RoundContext(t=4, lr=0.1, seed=5).rng("batch").integers(2**63)
 
 
 def test_neighbouring_addresses_are_uncorrelated() -> None:

@@ -1,4 +1,4 @@
-"""Numbers that change with the round."""
+"""Schedules: numbers that change with the round, and checks of their range."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tests.strategies import QUICK
         (Schedule(0.6, "inverse_sqrt", period=10.0), {0: 0.6, 30: 0.3, 80: 0.2}),
     ],
 )
-def test_values(schedule: Schedule, values: dict[int, float]) -> None:
+def test_values_of_each_kind(schedule: Schedule, values: dict[int, float]) -> None:
     """linear: end + (start - end)(1 - t/rounds); cosine: the same with (1 + cos(pi t/rounds))/2;
 
-    inverse_sqrt: start / sqrt(1 + t/period). After `rounds` the end is kept.
+    inverse_sqrt: start / sqrt(1 + t/period). After `rounds` the value stays at the end.
     """
     assert {t: at(schedule, t) for t in values} == pytest.approx(values)
 
 
-def test_a_number_is_itself_at_every_round() -> None:
+def test_a_number_is_constant() -> None:
     assert at(0.3, 7) == 0.3
     assert isinstance(at(1, 0), float)
 
@@ -62,13 +62,13 @@ def test_no_value_leaves_the_bounds(kind: Any, start: float, end: float, rounds:
         ({"kind": "cosin", "rounds": 3}, r"schedule: kind='cosin' is unknown; did you mean 'cosine'\?"),
     ],
 )
-def test_schedules_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_invalid_schedules_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         Schedule(0.5, **settings)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1, Schedule(0.5, "inverse_sqrt"), Schedule(1.0, "cosine", 0.0, 5)])
-def test_a_closed_range_holds_its_ends(value: Any) -> None:
+def test_a_closed_range_includes_its_ends(value: Any) -> None:
     check_range("rule", "c", value, 0.0, 1.0)
 
 
@@ -76,13 +76,13 @@ def test_a_closed_range_holds_its_ends(value: Any) -> None:
     "value",
     [-1e-9, 1.0 + 1e-9, float("nan"), float("inf"), Schedule(0.5, "linear", 1.1, 3), Schedule(float("nan"))],
 )
-def test_a_closed_range_refuses_the_rest(value: Any) -> None:
+def test_values_outside_a_closed_range_are_refused(value: Any) -> None:
     with pytest.raises(SpecError, match=r"^rule: c=.* is outside \[0, 1\]; choose a value inside it$"):
         check_range("rule", "c", value, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("value", [1e-9, 1.0, Schedule(0.5, "inverse_sqrt"), Schedule(0.5, "cosine", 0.1, 3)])
-def test_an_open_range_may_be_approached(value: Any) -> None:
+def test_values_near_an_open_end_are_accepted(value: Any) -> None:
     check_range("rule", "alpha", value, 0.0, 1.0, open_low=True)
 
 
@@ -96,13 +96,13 @@ def test_an_open_range_may_be_approached(value: Any) -> None:
         Schedule(-0.5, "inverse_sqrt"),
     ],
 )
-def test_an_open_range_may_not_be_reached(value: Any) -> None:
+def test_values_at_an_open_end_are_refused(value: Any) -> None:
     with pytest.raises(SpecError, match=r"rule: alpha=.* is outside \(0, 1\]"):
         check_range("rule", "alpha", value, 0.0, 1.0, open_low=True)
 
 
 @pytest.mark.parametrize("value", ["0.5", None, [0.5], {"kind": "linear"}])
-def test_what_is_no_number_is_refused(value: Any) -> None:
+def test_values_that_are_not_numbers_are_refused(value: Any) -> None:
     with pytest.raises(SpecError, match=f"is a {type(value).__name__}; give a number or a schedule"):
         check_range("rule", "c", value, 0.0, 1.0)
 

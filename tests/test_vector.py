@@ -1,4 +1,4 @@
-"""A module and its flat vector are the same memory."""
+"""A module and its flat vector share memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dragfl.errors import SpecError
-from dragfl.vector import FlatModel, addressed
+from dragfl.vector import FlatModel, init_module
 
 
 def small() -> nn.Module:
@@ -28,7 +28,7 @@ def test_a_step_on_the_module_changes_the_vector() -> None:
     assert model.w[-1].item() == 42.0
 
 
-def test_no_copy_is_ever_made() -> None:
+def test_parameters_are_views_of_the_vector() -> None:
     model = FlatModel(small())
     start = model.w.data_ptr()
     assert [p.data_ptr() - start for p in model.module.parameters()] == [4 * a for a in model.segments[:-1]]
@@ -45,14 +45,14 @@ def test_segments_are_tensor_boundaries() -> None:
     assert [tuple(v.shape) for v in model.views(model.w)] == [(3, 2), (3,), (1, 3), (1,)]
 
 
-def test_named_loads_into_a_fresh_module() -> None:
+def test_named_is_a_state_dict_of_copies() -> None:
     model = FlatModel(small())
     vector = torch.arange(13.0)
     fresh = small()
     fresh.load_state_dict(model.named(vector))
     assert torch.equal(FlatModel(fresh).w, vector)
     model.named(vector)["0.bias"].zero_()
-    assert vector[6].item() == 6.0, "named() must hand out copies"
+    assert vector[6].item() == 6.0, "named() must return copies"
 
 
 def test_frozen_parameters_are_not_part_of_the_vector() -> None:
@@ -71,28 +71,28 @@ def test_a_module_without_parameters_is_refused() -> None:
         FlatModel(nn.Flatten())
 
 
-def test_batch_norm_is_refused_by_name() -> None:
+def test_batch_norm_is_refused_with_the_name_of_the_layer() -> None:
     module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
-    with pytest.raises(SpecError, match=r"layer '1' \(BatchNorm1d\) keeps buffers.*GroupNorm"):
+    with pytest.raises(SpecError, match=r"layer '1' \(BatchNorm1d\) has buffers.*GroupNorm"):
         FlatModel(module)
 
 
-def test_double_precision_is_refused_by_name() -> None:
+def test_float64_is_refused_with_the_name_of_the_parameter() -> None:
     module = small()
     module[2].double()
     with pytest.raises(SpecError, match=r"2\.weight is torch\.float64"):
         FlatModel(module)
 
 
-def test_initial_weights_are_addressed() -> None:
-    first, again, other = FlatModel(addressed(small, 1)), FlatModel(addressed(small, 1)), FlatModel(addressed(small, 2))
+def test_initial_weights_depend_on_the_seed_alone() -> None:
+    first, again, other = (FlatModel(init_module(small, seed)) for seed in (1, 1, 2))
     assert torch.equal(first.w, again.w)
     assert not torch.equal(first.w, other.w)
 
 
-def test_building_leaves_the_global_generator_alone() -> None:
+def test_the_global_generator_is_unchanged() -> None:
     torch.manual_seed(11)
     expected = torch.rand(3)
     torch.manual_seed(11)
-    FlatModel(addressed(small, 5))
+    FlatModel(init_module(small, 5))
     assert torch.equal(torch.rand(3), expected)

@@ -41,7 +41,7 @@ from dragfl.rng import rng
 from dragfl.training.loop import Loop
 from dragfl.training.select import make_trainer, select_trainer
 from dragfl.types import FederationInfo, FitsData
-from dragfl.vector import FlatModel, addressed
+from dragfl.vector import FlatModel, init_module
 
 ENTRY_POINT = "dragfl.build:worker_from_tables"  # how a worker process builds its worker
 BLOCK_BYTES = 32 << 20  # updates folded together take about this much memory
@@ -85,7 +85,7 @@ def build_worker(experiment: Experiment, dataset: Dataset | None = None) -> tupl
     device = _check_device(experiment.engine.device)
     dataset = _on_device(load_dataset(experiment.dataset) if dataset is None else dataset, device)
     split, root = partition_data(experiment, dataset)
-    module = addressed(lambda: make_module(experiment.model, dataset), experiment.seed)
+    module = init_module(lambda: make_module(experiment.model, dataset), experiment.seed)
     trainer = select_trainer(experiment.engine.trainer, module)
     model = FlatModel(module, device, experiment.model.buffers, channels_last=trainer == "channels_last")
     _check_model_fits(model, dataset)

@@ -1,6 +1,6 @@
-"""Every error a user can cause or meet, each with the exit code of the command line.
+"""The errors of the package, each with an exit code of the command line.
 
-A message says what was wrong, the value seen, and what to do.
+A message has the problem, the value seen and the remedy.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 
 class DragflError(Exception):
-    """Base of all errors raised on purpose; `exit_code` is what the command line returns."""
+    """Base class of all errors; `exit_code` is the exit code of the command line."""
 
     exit_code = 1
 
 
 class SpecError(DragflError, ValueError):
-    """The experiment, an argument or a name is wrong. Nothing was run."""
+    """The experiment, an argument or a name is invalid. Nothing was run."""
 
     exit_code = 2
 
@@ -28,13 +28,13 @@ class DataError(DragflError):
 
 
 class Diverged(DragflError):
-    """The model became non-finite or exploded; the last checkpoint is from before that."""
+    """The model is not finite or its norm is too large; the last checkpoint is from before that round."""
 
     exit_code = 4
 
 
 class Infeasible(DragflError):
-    """Too few updates arrived for the rule. In a run the round is skipped and its record says why."""
+    """Too few updates for the rule. In a run the round is skipped, and its record has the reason."""
 
     exit_code = 2
 
@@ -46,7 +46,7 @@ class Interrupted(DragflError):
 
 
 class DamagedRun(DragflError):
-    """A run directory cannot be read or is not what its own records say."""
+    """A run directory cannot be read, or its files do not match."""
 
     exit_code = 6
 

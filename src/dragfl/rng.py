@@ -1,27 +1,25 @@
-"""Addressed randomness: a generator is named by where it is used, never by what was drawn before it.
+"""Addressed randomness: a generator is derived from the purpose of its draws, never from earlier draws.
 
-`rng(seed, "batch", round, client)` gives the same draws whatever ran earlier, in whatever order, in whichever
-process. The address is hashed with a fixed digest (blake2b over a canonical encoding; Python's own `hash` is salted
-per process), so a draw is a pure function of its address.
+`rng(seed, "batch", round, client)` returns the same draws in any order of calls and in any process. The address is
+hashed with a fixed digest (blake2b over a canonical encoding; Python's own `hash` is salted in each process), so a draw
+is a pure function of its address.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import torch
+from dragfl.lazy import torch
 
 Address = int | str
 
 
 def _encode(part: Address) -> bytes:
-    """Type, length, value: no two different addresses share an encoding."""
+    """Type, length, value: different addresses have different encodings."""
     if isinstance(part, bool) or not isinstance(part, int | str | np.integer):
-        raise TypeError(f"an address is made of int and str, got {type(part).__name__} {part!r}")
+        raise TypeError(f"an address consists of int and str, got {type(part).__name__} {part!r}")
     kind, text = (b"s", part.encode()) if isinstance(part, str) else (b"i", str(int(part)).encode())
     return kind + str(len(text)).encode() + b":" + text
 
@@ -43,8 +41,6 @@ def rng(seed: int, *address: Address) -> np.random.Generator:
 
 def torch_rng(seed: int, *address: Address, device: str = "cpu") -> torch.Generator:
     """A fresh torch generator for this address; torch's global generator is never touched."""
-    import torch
-
     generator = torch.Generator(device=device)
     generator.manual_seed(key(seed, *address, bits=64) & (2**63 - 1))
     return generator

@@ -96,7 +96,7 @@ class RoundContext:
 
 @dataclass(frozen=True)
 class RoundInputs:
-    """What a part asked for with `needs()`; everything else is None."""
+    """The inputs that a part requires with `needs()`; the others are None."""
 
     root: Tensor | None = None  # the update of the trusted root data
     mean: Tensor | None = None  # the mean update of this round
@@ -173,7 +173,7 @@ Predict = Callable[[Tensor], Tensor]  # inputs -> class scores of the model sent
 class Affine:
     """A local direction: scale*g(w) + anchor*g(w0) + prox*(w - w0) + shift, both gradients on the same minibatch.
 
-    Every correction of the field has this form, so a trainer does it once for all of them.
+    All corrections of the literature have this form, so trainers implement it once.
     """
 
     scale: float = 1.0
@@ -194,7 +194,7 @@ class LocalResult:
 
 
 class Correction(Protocol[StateT]):
-    """What clients do beyond plain SGD, and the server state that belongs to it."""
+    """Changes to local SGD, with the client state and the server state that belong to them."""
 
     @property
     def fields(self) -> Fields:
@@ -310,7 +310,7 @@ Knowledge = Literal["own", "colluding", "omniscient", "white_box"]
 
 @dataclass(frozen=True)
 class View:
-    """What an attack may see. A field that its knowledge does not grant is None.
+    """The information of an attack. A field that its knowledge does not include is None.
 
     | knowledge | own | honest | aggregate, reference |
     |---|---|---|---|
@@ -329,7 +329,7 @@ class View:
 
 
 class Attack(Protocol[StateT]):
-    """What malicious clients send instead of their update. `craft` leaves weight and extras as they are.
+    """The updates that malicious clients send. `craft` leaves weight and extras as they are.
 
     Attackers that know only themselves share no secret. Where they have a state, the engine computes the next one from
     a zero update, so it can depend on the model sent out and the round alone.

@@ -1,6 +1,6 @@
-"""A model as one flat vector: parameters are views into it, so that a model is sent, stored and stepped as a whole.
+"""A model as one flat float32 vector, of which the parameters are views.
 
-The only file that knows the names and shapes of layers.
+This is the only file that knows the names and shapes of layers.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dragfl.errors import SpecError
 from dragfl.rng import key
 from dragfl.types import spans
 
-# What to do with state that is not trained, such as BatchNorm's running statistics: refuse the model, or average the
-# clients' like everything else they send.
+# State that is not trained, such as the running statistics of BatchNorm: refuse the model, or average the buffers of
+# the clients.
 Buffers = Literal["refuse", "average"]
 
 
 class FlatModel:
     """A module whose trainable parameters are views into the flat float32 vector `w`.
 
-    Writing to `w` changes the module and a step on the module changes `w`: nothing is ever copied between them.
+    They share memory: writing to `w` changes the module, and a step on the module changes `w`.
     """
 
     def __init__(
@@ -34,16 +34,16 @@ class FlatModel:
             _refuse_buffers(module)
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not named:
-            raise SpecError(f"model {type(module).__name__} has no trainable parameters; give one that has")
+            raise SpecError(f"model {type(module).__name__} has no trainable parameters; use another model")
         wrong = [(name, p.dtype) for name, p in named if p.dtype != torch.float32]
         if wrong:
-            raise SpecError(f"model parameter {wrong[0][0]} is {wrong[0][1]}; dragfl trains float32 models")
+            raise SpecError(f"model parameter {wrong[0][0]} is {wrong[0][1]}; convert the model to float32")
         self.module = module.to(device)
         self.names = [name for name, _ in named]
         self.parameters = [p for _, p in named]
         self.shapes = [tuple(p.shape) for p in self.parameters]
         kernels = {id(part.weight) for part in module.modules() if isinstance(part, nn.Conv2d)}
-        self.channels_last = channels_last  # kernels lie in the vector with their channels innermost
+        self.channels_last = channels_last  # kernels are stored in the vector with channels last
         self._moved = [channels_last and id(p) in kernels for p in self.parameters]
         self.segments = (0, *accumulate(p.numel() for p in self.parameters))
         moved = zip(self.parameters, self._moved, strict=True)
@@ -53,7 +53,7 @@ class FlatModel:
         self._gather_buffers()
 
     def _gather_buffers(self) -> None:
-        """Float buffers become views into the flat vector `b`; integer ones (counters) start anew for every client."""
+        """Make float buffers views into the flat vector `b`. Integer buffers (counters) are reset for every client."""
         named = list(self.module.named_buffers())
         floats = [(name, value) for name, value in named if value.is_floating_point()]
         self.counters = [(value, value.clone()) for _, value in named if not value.is_floating_point()]
@@ -66,7 +66,7 @@ class FlatModel:
             first += value.numel()
 
     def load(self, w: Tensor, buffers: Tensor | None = None) -> None:
-        """Become this model."""
+        """Load the parameters, and the buffers if there are any; reset the counters."""
         self.w.copy_(w)
         if buffers is not None:
             self.b.copy_(buffers)
@@ -83,9 +83,9 @@ class FlatModel:
         return [_kernel(vector[a:b], shape) if m else vector[a:b].view(shape) for (a, b), shape, m in parts]
 
     def named(self, vector: Tensor, buffers: Tensor | None = None) -> dict[str, Tensor]:
-        """A flat vector, and flat buffers where the model has some, as the module's whole state dict, for people.
+        """The module's state dict from a flat vector and flat buffers.
 
-        What no round changes is in it too, as it was at the start: frozen parameters and integer buffers.
+        Frozen parameters and integer buffers have their initial values.
         """
         module, flat = self.module, self.b if buffers is None else buffers
         own = {id(p): view for p, view in zip(self.parameters, self.views(vector), strict=True)}
@@ -102,7 +102,7 @@ class FlatModel:
 
 
 def _kernel(piece: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A kernel (out, in, height, width) that is stored as (out, height, width, in)."""
+    """View a kernel stored as (out, height, width, in) with shape (out, in, height, width)."""
     out, channels, height, width = shape
     return piece.view(out, height, width, channels).permute(0, 3, 1, 2)
 
@@ -111,13 +111,13 @@ def _refuse_buffers(module: nn.Module) -> None:
     for name, layer in module.named_modules():
         if next(layer.buffers(recurse=False), None) is not None:
             raise SpecError(
-                f"model layer '{name or '(top)'}' ({type(layer).__name__}) keeps buffers, which are not part of the "
+                f"model layer '{name or '(top)'}' ({type(layer).__name__}) has buffers, which are not part of the "
                 'model vector; use GroupNorm or no normalisation, or set model.buffers = "average"'
             )
 
 
-def addressed(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Make a module with addressed initial weights; torch's global generator is left as it was."""
+def init_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Create a module with initial weights drawn from the seed; torch's global generator is unchanged."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(seed, "init", bits=64) & (2**63 - 1))
         return make()

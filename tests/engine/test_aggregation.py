@@ -19,11 +19,7 @@ from tests.engine.custom_attacks import ConstantAttack, TamperingAttack
 from tests.engine.plain_sgd import cohort_updates
 
 DRAWS = torch.Generator().manual_seed(1)
-
-
 X = torch.randn(11, 7, generator=DRAWS)
-
-
 INFO = FederationInfo(7, 11, 11, (0, 7))
 
 

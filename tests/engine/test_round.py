@@ -13,8 +13,6 @@ from tests.conftest import Load
 from tests.engine.plain_sgd import cohort_updates, root_update
 
 CLOSE = {"atol": 2e-6, "rtol": 0}
-
-
 ROUNDS = 3
 
 

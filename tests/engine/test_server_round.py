@@ -119,8 +119,6 @@ def test_a_doubled_or_unknown_result_is_ignored(experiment: Load, clients: tuple
 
 
 NAN, INF = float("nan"), float("inf")
-
-
 RULES: list[dict[str, Any]] = [
     {"algorithm": {"name": "fedavg"}},
     {"algorithm": {"name": "drag"}},

@@ -67,7 +67,7 @@ def train_plain(simulation: Simulation, w: Tensor, buffers: Tensor, t: int, clie
 
 class TestRefused:
     def test_the_error_names_the_layer_and_the_option(self, experiment: Load) -> None:
-        with pytest.raises(SpecError, match=r"layer '1' \(BatchNorm1d\) keeps buffers.*model\.buffers = \"average\""):
+        with pytest.raises(SpecError, match=r"layer '1' \(BatchNorm1d\) has buffers.*model\.buffers = \"average\""):
             dragfl.simulate(experiment(model={"name": network()}))
 
     def test_a_nested_layer(self, experiment: Load) -> None:
@@ -76,7 +76,7 @@ class TestRefused:
             dragfl.simulate(experiment(model={"name": module}))
 
     def test_the_run_directory_is_not_created(self, experiment: Load, tmp_path: Path) -> None:
-        with pytest.raises(SpecError, match="keeps buffers"):
+        with pytest.raises(SpecError, match="has buffers"):
             dragfl.run(experiment(model={"name": network(), "buffers": "refuse"}), tmp_path / "r")
         assert not (tmp_path / "r").exists()
 

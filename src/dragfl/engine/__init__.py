@@ -1,1 +1,1 @@
-"""A federation in motion: data and model in place, a round spelled out once, executors to run its blocks."""
+"""The simulation engine: a round, its clients, server and adversary, client states, and the backends that train."""

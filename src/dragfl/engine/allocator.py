@@ -1,7 +1,7 @@
-"""Freed memory is kept for the next round.
+"""Keep freed memory in the process for the next round.
 
-By default glibc gives blocks of some megabytes back to the system as soon as they are freed, and a round that takes
-the same vectors again pays for fresh pages: about a tenth of its time.
+By default glibc returns freed blocks of some megabytes to the system at once. A round that allocates the same vectors
+again then pays for new pages: about a tenth of its time.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import ctypes
 import sys
 
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # names of glibc's mallopt
-KEPT_BYTES, LARGEST_BYTES = 1 << 30, 32 << 20  # at the end of the heap; taken from the heap (glibc allows no more)
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
+KEPT_BYTES, LARGEST_BYTES = 1 << 30, 32 << 20  # kept at the end of the heap; largest block on the heap (glibc's limit)
 
 
 def keep_freed_memory() -> None:
-    """For the rest of this process; nothing happens where the allocator is another."""
+    """Configure glibc's allocator for the rest of this process. Other allocators are left unchanged."""
     if sys.platform != "linux":
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

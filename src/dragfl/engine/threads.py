@@ -14,6 +14,7 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
+    """Use one intra-op thread inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -24,6 +25,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def own_generator() -> Iterator[None]:
+    """Restore torch's global CPU generator after the block."""
     with torch.random.fork_rng(devices=[]):
         yield
 

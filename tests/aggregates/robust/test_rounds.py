@@ -18,8 +18,8 @@ from dragfl.aggregates.robust.coordinate_wise import TrimmedMean
 from dragfl.aggregates.robust.fools_gold import FoolsGold
 from dragfl.aggregates.robust.preaggregation import ARC, NNM, Bucketing
 from dragfl.algorithms import PRESETS, chain
-from dragfl.build import prepare
-from dragfl.engine.round import play
+from dragfl.engine.round import run_round
+from dragfl.engine.state import Federation
 from dragfl.errors import Infeasible, SpecError
 from dragfl.types import FederationInfo, RoundContext, RoundInputs, Updates
 from tests.aggregates.drive import block
@@ -93,24 +93,28 @@ def test_too_many_attackers_for_the_default_f() -> None:
         dragfl.load({"algorithm": {"name": "trimmed_mean"}, "attack": attack})
 
 
+def federation(spec: dragfl.Experiment) -> Federation:
+    return dragfl.simulate(spec).federation
+
+
 @pytest.mark.parametrize("name", ROBUST_PRESETS)
-def test_every_preset_plays_and_shows_suspicion(name: str, experiment: Load) -> None:
-    fed = prepare(experiment(algorithm={"name": name}))
+def test_every_preset_records_suspicion(name: str, experiment: Load) -> None:
+    fed = federation(experiment(algorithm={"name": name}))
     state = fed.start()
     for _ in range(2):
-        state, record = play(fed, state)
+        state, record = run_round(fed, state)
     assert "skipped" not in record.metrics
     assert torch.isfinite(state.w).all()
     assert len(record.clients["suspicion"]) == len(record.clients["norm"]) == 6
 
 
-def test_a_round_with_too_few_updates_is_skipped_and_said(experiment: Load) -> None:
+def test_a_round_with_too_few_updates_is_skipped_with_the_reason(experiment: Load) -> None:
     """Six clients, Krum with f = 1 (needs five). Two send NaN: four with f = 0, enough; four do: two, too few."""
     for attackers, skipped in ((2, False), (4, True)):
         attack = {"name": ConstantAttack(float("nan")), "attackers": attackers}
-        fed = prepare(experiment(algorithm={"name": "krum", "f": 1, "server": "momentum"}, attack=attack))
+        fed = federation(experiment(algorithm={"name": "krum", "f": 1, "server": "momentum"}, attack=attack))
         start = fed.start()
-        after, record = play(fed, start)
+        after, record = run_round(fed, start)
         assert after.t == 1
         assert ("skipped" in record.metrics) is skipped
         assert record.metrics["dropped_nonfinite"] == attackers
@@ -125,10 +129,10 @@ def test_a_round_with_too_few_updates_is_skipped_and_said(experiment: Load) -> N
 
 def test_a_skipped_round_changes_no_client_state(experiment: Load) -> None:
     attack = {"name": ConstantAttack(float("nan")), "attackers": 4}
-    fed = prepare(
+    fed = federation(
         experiment(algorithm={"correction": "scaffold", "aggregate": {"name": "krum", "f": 1}}, attack=attack)
     )
-    play(fed, fed.start())
+    run_round(fed, fed.start())
     assert all(not value.any() for m in range(6) for value in fed.store.read(m).values())
 
 

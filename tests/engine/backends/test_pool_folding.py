@@ -17,11 +17,7 @@ from dragfl.types import FederationInfo, RoundContext, RoundInputs
 from tests.engine.backends.test_pool import PARTS, run_digits
 
 DRAWS = torch.Generator().manual_seed(1)
-
-
 X = torch.randn(11, 7, generator=DRAWS)
-
-
 INFO = FederationInfo(7, 11, 11, (0, 7))
 
 
