@@ -64,14 +64,10 @@ def points_by_round(key: str) -> Callable[[Run], Points]:
     return lambda run: _finite_points((m["round"], m.get(key)) for m in run.metrics)
 
 
-def points_by_bytes(key: str) -> Callable[[Run], Points]:
-    """(bytes sent so far in both directions, value) of a metric."""
-
-    def points(run: Run) -> Points:
-        sent = accumulate(m.get("bytes_up", 0) + m.get("bytes_down", 0) for m in run.metrics)
-        return _finite_points(zip(sent, (m.get(key) for m in run.metrics), strict=True))
-
-    return points
+def accuracy_by_bytes(run: Run) -> Points:
+    """(bytes sent so far in both directions, accuracy)."""
+    sent = accumulate(m.get("bytes_up", 0) + m.get("bytes_down", 0) for m in run.metrics)
+    return _finite_points(zip(sent, (m.get("accuracy") for m in run.metrics), strict=True))
 
 
 def parse_number(value: Any) -> float:

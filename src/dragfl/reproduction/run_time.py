@@ -15,28 +15,26 @@ from dragfl.runs.sweep_plan import PlannedRun
 # Measured on one core of an Intel Xeon server, for networks of the paper's width.
 SECONDS_PER_1000_SAMPLES = {"mlp": 0.035, "cnn": 1.5, "logistic": 0.005}
 DEFAULT_SECONDS_PER_1000_SAMPLES = 0.5
-PAPER_WIDTH = {"mlp": ("hidden", 500), "cnn": ("channels", 64)}
 SECONDS_PER_ROUND = 0.01  # independent of the samples
 
-Kind = tuple[str, str, float, int]  # dataset, network, width relative to the paper's, samples in a round
+Kind = tuple[str, str, str, int]  # dataset, network, its settings, samples in a round
 
 
 def run_kind(experiment: Experiment) -> Kind:
     """Runs of the same kind need about the same time for a round."""
     make = experiment.model.make
-    model = getattr(make, "__name__", type(make).__name__)
-    key, width = PAPER_WIDTH.get(model, ("", 1))
     clients = experiment.clients
     steps = clients.local_steps if isinstance(clients.local_steps, int) else 5
     samples = (clients.per_round or clients.total) * steps * clients.batch_size
-    return str(experiment.dataset), model, experiment.model.settings.get(key, width) / width, samples
+    network = getattr(make, "__name__", type(make).__name__)
+    return str(experiment.dataset), network, str(experiment.model.settings), samples
 
 
 def estimate_round_seconds(experiment: Experiment) -> float:
-    """Seconds for a round on one core, without earlier runs of the kind."""
-    _, model, width, samples = run_kind(experiment)
-    per_1000 = SECONDS_PER_1000_SAMPLES.get(model, DEFAULT_SECONDS_PER_1000_SAMPLES)
-    return SECONDS_PER_ROUND + per_1000 * width * samples / 1000
+    """Seconds for a round on one core, without earlier runs of the kind; too many for networks of a smaller width."""
+    _, network, _, samples = run_kind(experiment)
+    per_1000 = SECONDS_PER_1000_SAMPLES.get(network, DEFAULT_SECONDS_PER_1000_SAMPLES)
+    return SECONDS_PER_ROUND + per_1000 * samples / 1000
 
 
 class RunTimes:

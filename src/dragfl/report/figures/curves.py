@@ -23,7 +23,7 @@ from dragfl.report.figures.style import (
 )
 from dragfl.report.groups import Group
 from dragfl.report.numbers import format_bytes
-from dragfl.report.series import Points, group_series, parse_number, points_by_bytes, points_by_round
+from dragfl.report.series import Points, accuracy_by_bytes, group_series, parse_number, points_by_round
 from dragfl.runs.directory import Run
 
 HEIGHT, SUBPLOT_HEIGHT = 3.1, 2.1  # inches
@@ -33,7 +33,7 @@ LOSS_LIMIT = 100.0  # the loss axis ends at this multiple of the first loss
 
 def draw_accuracy(groups: Sequence[Group], *, by_bytes: bool = False) -> Drawing | None:
     """Test accuracy by round, or by bytes sent so far in both directions."""
-    plots = _lines_by_attack(groups, points_by_bytes("accuracy") if by_bytes else points_by_round("accuracy"))
+    plots = _lines_by_attack(groups, accuracy_by_bytes if by_bytes else points_by_round("accuracy"))
     if not plots:
         return None
     targets = {group.spec.get("target_accuracy") for group in groups}
