@@ -65,7 +65,9 @@ class TestPlain:
         for i, (line, name) in enumerate(zip(shown, NAMES, strict=True), 1):
             result = dragfl.load_run(f"sweeps/grid/{name}").result
             assert result is not None
-            found = re.fullmatch(rf"run {i}/6  {name}  accuracy (\d\.\d{{3}}) after 6 rounds  \d+ s  .*(left|finished)", line)
+            found = re.fullmatch(
+                rf"run {i}/6  {name}  accuracy (\d\.\d{{3}}) after 6 rounds  \d+ s  .*(left|finished)", line
+            )
             assert found, line
             assert found[1] == f"{result['accuracy']:.3f}"
         ranked = [row.label for row in report.summarize_runs("sweeps/grid")]

@@ -103,7 +103,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "drag", "c": "big"}}, "algorithm.aggregate.c: expected `float | table`, got `str`"),
     ({"attack": {"name": "sign_flip", "attackers": 1.5}}, "attack.attackers: expected `int | null`, got `float`"),
     ({"model": {"hidden": 3.5}}, "model.hidden: expected int, got 3.5"),
-    ({"model": {"double_softmax": 1}}, "model.double_softmax: expected true or false, got 1"),
+    ({"model": {"double_softmax": 1}}, "model.double_softmax: expected `bool`, got `int` (value 1)"),
     ({"clients": 5}, "clients: expected a table, got 5; write [clients]"),
     ({"algorithms": {"drag": 5}}, "algorithms.drag: expected a table, got 5"),
     ({"model": {"name": "math:pi"}}, "is not callable"),

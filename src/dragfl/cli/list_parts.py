@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ LEGEND = (
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    about = "list the names that a spec can use"
+    about = "list algorithms, attacks, datasets and other names for a spec"
     command = commands.add_parser("list", help=about, description=about.capitalize() + ".")
     command.add_argument("kind", nargs="?", choices=KINDS, help="default: all")
     command.set_defaults(run=run)
@@ -57,7 +58,7 @@ def print_algorithms(console: Console) -> None:
     print_table(console, "settings of algorithms", ("name", "setting", "default", "symbol or meaning"), lines)
 
 
-def print_table(console: Console, title: str, head: tuple[str, ...], body: list[Any], gap: int = 1) -> None:
+def print_table(console: Console, title: str, head: Sequence[str], body: list[Any], gap: int = 1) -> None:
     from rich import box
     from rich.table import Table
 

@@ -20,15 +20,11 @@ def add_quiet_option(command: argparse.ArgumentParser) -> None:
 
 def add_sweep_options(command: argparse.ArgumentParser, default_out: str) -> None:
     command.add_argument("--out", type=Path, help=f"folder of the runs and the report (default: {default_out})")
-    add_jobs_option(command)
-    command.add_argument("--dry-run", action="store_true", help="list the runs and exit")
-    add_quiet_option(command)
-
-
-def add_jobs_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--jobs", type=int, metavar="N", help="runs in parallel (default: one per core for many runs, else 1)"
     )
+    command.add_argument("--dry-run", action="store_true", help="list the runs and exit")
+    add_quiet_option(command)
 
 
 def cores() -> int:
@@ -36,7 +32,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def number_of_jobs(args: argparse.Namespace, runs: int) -> int:
+def number_of_jobs(args: argparse.Namespace, runs: float) -> int:
     """The number of runs in parallel: `--jobs`, or one per core if there are at least four runs per core, else 1."""
     if args.jobs is None:
         return cores() if runs >= 4 * cores() else 1

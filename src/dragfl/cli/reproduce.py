@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragfl.cli.options import cores
+from dragfl.cli.options import number_of_jobs
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -113,14 +114,6 @@ def _parse_requests(args: argparse.Namespace) -> list[FigureRequest]:
     return requests
 
 
-def _jobs(args: argparse.Namespace, runs: int) -> int:
-    from dragfl.errors import SpecError
-
-    if args.jobs is not None and args.jobs < 1:
-        raise SpecError(f"--jobs: {args.jobs}; use at least 1")
-    return max(1, min(args.jobs or cores(), runs))
-
-
 def _print_figures(plans: Sequence[FigurePlan], args: argparse.Namespace) -> None:
     from dragfl.reproduction.run_time import RunTimes, format_duration
     from dragfl.reproduction.runs import missing_runs, unique_runs
@@ -129,7 +122,7 @@ def _print_figures(plans: Sequence[FigurePlan], args: argparse.Namespace) -> Non
         figure, later = plan.request.figure, plan.runs_after_tuning
         missing = missing_runs([plan]) + later
         count = len(unique_runs(plan.planned)) + len(later)
-        seconds = RunTimes(plan.planned).remaining(missing) / _jobs(args, 100)
+        seconds = RunTimes(plan.planned).remaining(missing) / number_of_jobs(args, inf)
         time = format_duration(seconds) if missing else "finished"
         rounds = plan.planned[0].experiment.rounds
         print(f"{figure.name:16} {figure.title}")
@@ -148,7 +141,7 @@ def _execute(
     from dragfl.reproduction.runs import missing_runs, run_figures
 
     missing = missing_runs(plans)
-    jobs = _jobs(args, len(missing))
+    jobs = min(number_of_jobs(args, inf), max(1, len(missing)))
     progress = SweepProgress([p for plan in plans for p in plan.planned], jobs, quiet=args.quiet)
     progress.plan(missing, [p for plan in plans for p in plan.runs_after_tuning])
     if not args.quiet:
@@ -162,6 +155,7 @@ def _print_results(requests: Sequence[FigureRequest], folder: Path, args: argpar
     """Write summaries, plots and verdicts of the finished runs, and print their tables."""
     from rich.console import Console
 
+    from dragfl.cli.list_parts import print_table
     from dragfl.errors import SpecError
     from dragfl.report.figures.files import FIGURES
     from dragfl.reproduction import results
@@ -174,13 +168,14 @@ def _print_results(requests: Sequence[FigureRequest], folder: Path, args: argpar
     if not args.quiet:
         for summary in used:
             title = next(f"{r.figure.name}: {r.figure.title}" for r in requests if r.figure.name == summary.figure)
-            console.print(_curve_table(results.curve_table(summary), title))
+            header, *rows = results.curve_table(summary)
+            print_table(console, title, header, rows)
         for note in results.scope_notes(used):
             console.print(note, markup=False, highlight=False)
-    rows = results.verdict_rows(summaries, names)
-    if rows:
-        console.print(_verdict_table(rows))
-        console.print(results.count_verdicts(rows), markup=False, highlight=False)
+    verdicts = results.verdict_rows(summaries, names)
+    if verdicts:
+        console.print(_verdict_table(verdicts))
+        console.print(results.count_verdicts(verdicts), markup=False, highlight=False)
     else:
         print("no claim needs these figures")
     results.write_verdicts(results.verdict_rows(summaries), out)
@@ -191,17 +186,6 @@ def _print_results(requests: Sequence[FigureRequest], folder: Path, args: argpar
         return
     if not args.quiet:
         print(f"{len(plots)} plots in {out / FIGURES}, summaries and verdicts in {out}")
-
-
-def _curve_table(rows: Sequence[Sequence[str]], title: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    header, *body = rows
-    table = Table(*header, box=box.SIMPLE_HEAD, title=title, title_justify="left")
-    for cells in body:
-        table.add_row(*cells)
-    return table
 
 
 def _verdict_table(rows: Sequence[Row]) -> Table:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dragfl.aggregates.robust import Chain
 from dragfl.algorithms import PARTS, PRESETS, chain, describe_chain, expand
 from dragfl.attacks import ATTACKS
-from dragfl.config.overrides import ATTACKER_KEYS, NO_ATTACK, algorithm_table, attack_table
+from dragfl.config.overrides import ATTACKER_KEYS, NO_ATTACK, with_named_settings
 from dragfl.config.registry import build, check_keys, convert, describe, import_object, look_up
 from dragfl.config.tables import Attackers
 from dragfl.data import DATASETS, FILE_KINDS
@@ -63,32 +63,26 @@ def check_dataset(given: Any) -> Any:
 
 def check_named_settings(tables: Mapping[str, Any]) -> None:
     """Check every `[algorithms.NAME]` and `[attacks.NAME]`, whether or not the experiment uses it."""
-
-    def build_attack(table: Mapping[str, Any]) -> None:
-        check_keys("attack", table, ["name", *(f.name for f in dataclasses.fields(ATTACKS[table["name"]]))])
-        build("attack", table, ATTACKS, ())
-
-    _check_named("algorithm", tables.get("algorithms", {}), PRESETS, expand)
-    _check_named("attack", tables.get("attacks", {}), ATTACKS, build_attack)
-
-
-def _check_named(
-    kind: str, tables: Mapping[str, Any], known: Mapping[str, Any], check: Callable[[Mapping[str, Any]], Any]
-) -> None:
-    for name, table in tables.items():
-        if name not in known:
-            raise SpecError(f"{kind}s.{name}: unknown {kind} '{name}'{nearest(name, known)}")
-        if not isinstance(table, Mapping):
-            raise SpecError(f"{kind}s.{name}: expected a table, got {table!r}; write [{kind}s.{name}]")
-        try:
-            check({"name": name, **table})
-        except SpecError as error:
-            raise SpecError(str(error).replace(f"{kind}.", f"{kind}s.{name}.", 1)) from None
+    known: dict[str, Mapping[str, Any]] = {"algorithm": PRESETS, "attack": ATTACKS}
+    for kind, names in known.items():
+        for name, table in tables.get(f"{kind}s", {}).items():
+            if name not in names:
+                raise SpecError(f"{kind}s.{name}: unknown {kind} '{name}'{nearest(name, names)}")
+            if not isinstance(table, Mapping):
+                raise SpecError(f"{kind}s.{name}: expected a table, got {table!r}; write [{kind}s.{name}]")
+            named = {"name": name, **table}
+            try:
+                if kind == "algorithm":
+                    expand(named)
+                else:
+                    build("attack", named, ATTACKS, ATTACK_METHODS)
+            except SpecError as error:
+                raise SpecError(str(error).replace(f"{kind}.", f"{kind}s.{name}.", 1)) from None
 
 
 def make_algorithm(tables: Mapping[str, Any]) -> Algorithm:
     """The algorithm of `[algorithm]`: a preset, a composition of parts, or the user's own."""
-    table = algorithm_table(tables)
+    table = with_named_settings(tables, "algorithm")
     name = table.get("name")
     own = isinstance(name, Algorithm) or (isinstance(name, str) and ":" in name)
     if own and not PARTS.keys() <= table.keys():  # with all parts spelled out the name is only a label
@@ -137,7 +131,7 @@ def needs_root(algorithm: Algorithm) -> bool:
 
 def make_attack(tables: Mapping[str, Any]) -> tuple[Attack[Any] | None, Attackers]:
     """The attack of `[attack]` and its attackers; (None, no attackers) without that table or with `name = "none"`."""
-    table = attack_table(tables)
+    table = with_named_settings(tables, "attack")
     name = table.get("name")
     if "attack" not in tables or name == NO_ATTACK:
         return None, Attackers(attackers=0, forge_extras=False)
@@ -160,11 +154,7 @@ def make_model(table: Mapping[str, Any]) -> Model:
     """The model of `[model]`; the settings of a built-in model are checked against its signature."""
     settings = dict(table)
     make = settings.pop("name", "mlp")
-    double_softmax, buffers = settings.pop("double_softmax", False), settings.pop("buffers", "refuse")
-    if not isinstance(double_softmax, bool):
-        raise SpecError(f"model.double_softmax: expected true or false, got {double_softmax!r}")
-    if buffers not in ("refuse", "average"):
-        raise SpecError(f"model.buffers: {buffers!r}; give 'refuse' or 'average'")
+    options: dict[str, Any] = {key: settings.pop(key) for key in ("double_softmax", "buffers") if key in settings}
     if isinstance(make, str):
         make = look_up("model.name", make, MODELS)
     if not callable(make):
@@ -177,4 +167,4 @@ def make_model(table: Mapping[str, Any]) -> Model:
             if type(value) is not type(defaults[key]):
                 raise SpecError(f"model.{key}: expected {type(defaults[key]).__name__}, got {value!r}")
         settings = defaults | settings
-    return Model(make, settings, double_softmax, buffers)
+    return convert("model", {"make": make, "settings": settings, **options}, Model)

@@ -16,6 +16,7 @@ from dragfl.errors import SpecError
 
 NO_ATTACK = "none"
 ATTACKER_KEYS = frozenset(f.name for f in fields(Attackers))  # of [attack], for every attack
+KEPT_KEYS = {"algorithm": frozenset[str](), "attack": ATTACKER_KEYS}  # when the table gets another name
 
 
 class Order(IntEnum):
@@ -41,12 +42,10 @@ def replace_values(tables: dict[str, Any], changes: list[tuple[list[str], Any]])
     """
     tables = copy.copy(tables)
     for path, value in sorted(changes, key=lambda change: _order(change[0])):
-        if path == ["algorithm", "name"]:
-            tables["algorithm"] = algorithm_table({**tables, "algorithm": {"name": value}})
-            continue
-        if path == ["attack", "name"]:
-            attackers = {k: v for k, v in _inner(tables, path, 0).items() if k in ATTACKER_KEYS}
-            tables["attack"] = attack_table({**tables, "attack": {"name": value, **attackers}})
+        if _order(path) == Order.NAME:
+            key, before = path[0], tables.get(path[0])
+            kept = {k: before[k] for k in before if k in KEPT_KEYS[key]} if isinstance(before, Mapping) else {}
+            tables[key] = with_named_settings({**tables, key: {"name": value, **kept}}, key)
             continue
         if _order(path) >= Order.PART:
             tables["algorithm"] = _spelled_out(tables, path, [p for p, _ in changes])
@@ -79,7 +78,7 @@ def _order(path: list[str]) -> Order:
 def _spelled_out(tables: Mapping[str, Any], path: list[str], others: list[list[str]]) -> dict[str, Any]:
     """The `[algorithm]` table with all parts spelled out, ready for one of them to be changed at `path`."""
     refuse_old_keys(tables)
-    table = algorithm_table(tables)
+    table = with_named_settings(tables, "algorithm")
     expanded = expand(table)
     if _order(path) == Order.PART_SETTING:
         return expanded
@@ -111,21 +110,14 @@ def parse_override(text: str) -> tuple[list[str], Any]:
         raise SpecError(f"override {text!r}: {value!r} is not a TOML value; quote strings that hold brackets") from None
 
 
-def algorithm_table(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The `[algorithm]` table; one with a name only takes its settings from `[algorithms.NAME]`."""
-    return _with_named_settings(tables, "algorithm", frozenset())
+def with_named_settings(tables: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The table `[algorithm]` or `[attack]`; one without settings of its own takes those of `[KEYs.NAME]`.
 
-
-def attack_table(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The `[attack]` table; one without settings of the attack takes them from `[attacks.NAME]`."""
-    return _with_named_settings(tables, "attack", ATTACKER_KEYS)
-
-
-def _with_named_settings(tables: Mapping[str, Any], key: str, general: frozenset[str]) -> dict[str, Any]:
-    """The table, with its `[KEYs.NAME]` settings if it has none apart from its name and the `general` keys."""
+    The number of attackers is no setting of an attack.
+    """
     table, named = tables.get(key, {}), tables.get(f"{key}s", {})
     if not isinstance(table, Mapping) or not isinstance(named, Mapping):
         raise SpecError(f"{key}: expected tables, got {table!r} and {named!r}; write [{key}] and its keys")
     name = table.get("name")
-    settings = named.get(name, {}) if isinstance(name, str) and table.keys() - general == {"name"} else {}
+    settings = named.get(name, {}) if isinstance(name, str) and table.keys() - KEPT_KEYS[key] == {"name"} else {}
     return {**table, **(settings if isinstance(settings, Mapping) else {})}

@@ -50,10 +50,10 @@ def save_checkpoint(
             old.unlink()
 
 
-def load_checkpoint(folder: Path, federation: Federation) -> tuple[FederationState, dict[str, int]] | None:
-    """(state, log lengths) of the last checkpoint, or None if there is none yet."""
+def load_checkpoint(folder: Path, federation: Federation) -> tuple[FederationState, dict[str, int]]:
+    """(state, log lengths) of the last checkpoint, or of the start if there is none yet."""
     if not (folder / CHECKPOINT).exists():
-        return None
+        return federation.start(), dict.fromkeys(LOGS, 0)
     try:
         table = json.loads((folder / CHECKPOINT).read_text())
         if table["format"] != FORMAT:

@@ -95,10 +95,7 @@ def resume(
         if load_run(folder).finished:  # by another process in the meantime
             return existing
         simulation = Simulation(experiment, folder)
-        checkpoint = load_checkpoint(folder, simulation.federation)
-        lengths = dict.fromkeys(LOGS, 0)
-        if checkpoint is not None:
-            simulation.state, lengths = checkpoint
+        simulation.state, lengths = load_checkpoint(folder, simulation.federation)
         _truncate_logs(folder, lengths)
         target = experiment.target_accuracy if experiment.stop_at_target else None
         simulation.at_target = target is not None and existing.rounds_to(target) is not None
