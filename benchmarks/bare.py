@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as nnf
 
 from benchmarks.workloads import LR, SEED, Workload
@@ -35,6 +35,16 @@ def preload(workload: Workload) -> Preloaded:
     return Preloaded(data.x.float().div_(255.0), data.y, rows)
 
 
+def local_sgd(workload: Workload, given: Preloaded, model: nn.Module, mine: Tensor) -> None:
+    """The local training of the client that holds the rows `mine`."""
+    optimiser = torch.optim.SGD(model.parameters(), lr=LR)
+    for _ in range(workload.steps):
+        batch = mine[torch.randint(len(mine), (workload.batch,))]
+        optimiser.zero_grad()
+        nnf.cross_entropy(model(given.x[batch]), given.y[batch]).backward()
+        optimiser.step()
+
+
 def bare_loop(workload: Workload, given: Preloaded) -> Callable[[], None]:
     """Build a function that runs one round."""
     model = workload.module(workload.data())
@@ -42,12 +52,7 @@ def bare_loop(workload: Workload, given: Preloaded) -> Callable[[], None]:
 
     def client(mine: Tensor) -> dict[str, Tensor]:
         model.load_state_dict(weights)
-        optimiser = torch.optim.SGD(model.parameters(), lr=LR)
-        for _ in range(workload.steps):
-            batch = mine[torch.randint(len(mine), (workload.batch,))]
-            optimiser.zero_grad()
-            nnf.cross_entropy(model(given.x[batch]), given.y[batch]).backward()
-            optimiser.step()
+        local_sgd(workload, given, model, mine)
         return {name: value - weights[name] for name, value in model.state_dict().items()}
 
     def round() -> None:

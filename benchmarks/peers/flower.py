@@ -7,16 +7,14 @@ from functools import cache, partial
 from threading import Semaphore, Thread
 from typing import Any
 
-import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
-from torch.nn import functional as nnf
 
-from benchmarks.bare import Preloaded, preload
-from benchmarks.workloads import ENDLESS, LR, WORKLOADS, Workload
+from benchmarks.bare import Preloaded, local_sgd, preload
+from benchmarks.workloads import ENDLESS, WORKLOADS, Workload
 
 NAME, DISTRIBUTION, PROCESSES = "Flower", "flwr", True
 loaded = cache(lambda name: preload(WORKLOADS[name]))  # once per actor
@@ -26,12 +24,7 @@ def client(name: str, message: Message, context: Context) -> Message:
     workload, given = WORKLOADS[name], loaded(name)
     model, mine = workload.module(workload.data()), given.rows[int(context.node_config["partition-id"])]
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    optimiser = torch.optim.SGD(model.parameters(), lr=LR)
-    for _ in range(workload.steps):
-        batch = mine[torch.randint(len(mine), (workload.batch,))]
-        optimiser.zero_grad()
-        nnf.cross_entropy(model(given.x[batch]), given.y[batch]).backward()
-        optimiser.step()
+    local_sgd(workload, given, model, mine)
     content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(mine)})}
     return Message(content=RecordDict(content), reply_to=message)
 

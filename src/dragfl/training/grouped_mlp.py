@@ -114,7 +114,7 @@ class DenseTrainer:
         return [Layer(next(views), next(views) if biased else None) for biased in self._biased]
 
     def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]:
-        """Train every client from w0 and write its update to its row of `out`; their mean training losses."""
+        """As `Loop.train_group`."""
         head = shares[0]
         if head.affine.anchor or head.accumulate or self._loop.double_softmax:
             return self._loop.train_group(w0, shares, lr, out)

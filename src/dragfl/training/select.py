@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
-from torch import Tensor, nn
+from torch import nn
 
 from dragfl.errors import SpecError
 from dragfl.training.grouped_mlp import DenseTrainer, is_dense
-from dragfl.training.loop import Loop, Share
+from dragfl.training.loop import Loop
 
 Trainer = Literal["auto", "reference", "dense", "channels_last"]
-
-
-class GroupTrainer(Protocol):
-    """Trains clients from the same model; see `Loop` for the arguments."""
-
-    @property
-    def group(self) -> int:
-        """The maximum number of clients in one `train_group` call."""
-        ...
-
-    def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]: ...
+GroupTrainer = Loop | DenseTrainer
 
 
 def select_trainer(requested: Trainer, module: nn.Module) -> Trainer:
