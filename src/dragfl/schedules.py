@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from dragfl.errors import SpecError, nearest
 
@@ -28,7 +28,7 @@ class Schedule:
     period: float = 1.0
 
     def __post_init__(self) -> None:
-        check_choice("schedule", "kind", self.kind, ("constant", "linear", "cosine", "inverse_sqrt"))
+        check_choices("schedule", self)
         if self.kind in ("linear", "cosine") and self.rounds < 1:
             raise SpecError(
                 f"schedule '{self.kind}': rounds={self.rounds}; give the number of rounds until `end` is reached"
@@ -58,21 +58,36 @@ def at(value: float | Schedule, t: int) -> float:
 
 
 def check_range(
-    owner: str, name: str, value: float | Schedule, low: float, high: float, *, open_low: bool = False
+    owner: str,
+    name: str,
+    value: float | Schedule,
+    low: float,
+    high: float,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
 ) -> None:
-    """Raise where the number, or any value of the schedule, leaves [low, high] (or (low, high])."""
+    """Raise if the number, or any value of the schedule, is outside [low, high]; an open end is outside too."""
     if not isinstance(value, Schedule | Real):
         raise SpecError(f"{owner}: {name}={value!r} is a {type(value).__name__}; give a number or a schedule")
     least, most = value.bounds if isinstance(value, Schedule) else (float(value), float(value))
     # inverse_sqrt approaches an open lower end without reaching it.
     lowest = most if isinstance(value, Schedule) and value.kind == "inverse_sqrt" else least
     below = least < low or (open_low and lowest <= low)
-    if below or most > high or not (math.isfinite(least) and math.isfinite(most)):
-        opening = "(" if open_low else "["
-        raise SpecError(f"{owner}: {name}={value} is outside {opening}{low:g}, {high:g}]; choose a value inside it")
+    above = most > high or (open_high and most == high)
+    if below or above or not (math.isfinite(least) and math.isfinite(most)):
+        interval = f"{'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
+        raise SpecError(f"{owner}: {name}={value} is outside {interval}; choose a value inside it")
 
 
 def check_choice(owner: str, name: str, value: str, known: tuple[str, ...]) -> None:
-    """Raise where the word is not one of the known ones."""
+    """Raise if the word is not one of the known ones."""
     if value not in known:
         raise SpecError(f"{owner}: {name}={value!r} is unknown{nearest(str(value), known)}")
+
+
+def check_choices(owner: str, part: object) -> None:
+    """Raise if a setting of a dataclass is not one of the words of its Literal type."""
+    for name, hint in get_type_hints(type(part)).items():
+        if get_origin(hint) is Literal:
+            check_choice(owner, name, getattr(part, name), get_args(hint))

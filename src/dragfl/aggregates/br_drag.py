@@ -19,12 +19,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from dragfl.aggregates._drag import Divergence, drag_metrics, fold_dragged
 from dragfl.arithmetic import EPS, norm, unit
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import Schedule, at, check_choice, check_range
+from dragfl.schedules import Schedule, at, check_choices, check_range
 from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state, spans
 
 
@@ -38,7 +38,7 @@ class BRDragPlan:
 
 @dataclass(frozen=True)
 class BRDrag:
-    """DRAG with a trusted reference direction, trained on root data, and normalised updates.
+    """Applies DRAG to normalised updates, with a trusted reference trained on root data.
 
     | argument | symbol |
     |---|---|
@@ -55,8 +55,7 @@ class BRDrag:
 
     def __post_init__(self) -> None:
         check_range("br_drag", "c", self.c, 0.0, 1.0)
-        check_choice("br_drag", "divergence", self.divergence, get_args(Divergence))
-        check_choice("br_drag", "variant", self.variant, ("paper", "authors"))
+        check_choices("br_drag", self)
 
     init = no_state
 

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from dragfl.aggregates._drag import Divergence, drag_metrics, fold_dragged
 from dragfl.arithmetic import EPS, norm, row_norms, unit
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import Schedule, at, check_choice, check_range
+from dragfl.schedules import Schedule, at, check_choices, check_range
 from dragfl.types import FederationInfo, Need, Partial, RoundContext, RoundInputs, Updates, spans
 
 
@@ -65,9 +65,7 @@ class Drag:
     def __post_init__(self) -> None:
         check_range("drag", "c", self.c, 0.0, 1.0)
         check_range("drag", "alpha", self.alpha, 0.0, 1.0, open_low=True)
-        check_choice("drag", "divergence", self.divergence, get_args(Divergence))
-        check_choice("drag", "variant", self.variant, ("paper", "authors"))
-        check_choice("drag", "bootstrap", self.bootstrap, ("two_pass", "fedavg"))
+        check_choices("drag", self)
 
     def init(self, info: FederationInfo) -> DragState:
         return DragState()

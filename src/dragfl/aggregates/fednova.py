@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 from dragfl.arithmetic import combine
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice, check_range
+from dragfl.schedules import check_choices, check_range
 from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
 
 
@@ -43,7 +43,7 @@ class FedNova:
     paper: ClassVar[str] = "Wang et al. 2020"
 
     def __post_init__(self) -> None:
-        check_choice("fednova", "weighting", self.weighting, ("uniform", "samples"))
+        check_choices("fednova", self)
         check_range("fednova", "prox", self.prox, 0.0, 1e6)
 
     init = no_state

@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 from dragfl.aggregates._drag import inverse_norms
 from dragfl.arithmetic import EPS, combine, cosines, norm, row_dots, unit
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice
+from dragfl.schedules import check_choices
 from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
 
 
@@ -43,7 +43,7 @@ class FLTrust:
     paper: ClassVar[str] = "Cao et al. 2021"
 
     def __post_init__(self) -> None:
-        check_choice("fltrust", "on_no_trust", self.on_no_trust, ("skip", "root"))
+        check_choices("fltrust", self)
 
     init = no_state
 

@@ -16,7 +16,7 @@ from typing import Literal
 from dragfl.aggregates._drag import inverse_norms, pairwise_cosine
 from dragfl.arithmetic import EPS, combine
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice
+from dragfl.schedules import check_choices
 from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
 
 
@@ -32,7 +32,7 @@ class Mean:
     weighting: Literal["uniform", "samples"] = "uniform"
 
     def __post_init__(self) -> None:
-        check_choice("mean", "weighting", self.weighting, ("uniform", "samples"))
+        check_choices("mean", self)
 
     init = no_state
 

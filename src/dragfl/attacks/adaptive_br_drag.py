@@ -19,10 +19,9 @@ from typing import ClassVar, Literal, get_args
 
 from dragfl.arithmetic import EPS, dot, norm, unit
 from dragfl.arrays import Array, vector
-from dragfl.attacks.common import clean_rows, copies, replace_delta, visible_updates
-from dragfl.errors import SpecError
+from dragfl.attacks.common import clean_rows, copies, forge_from_clean
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice, check_range
+from dragfl.schedules import check_choice, check_choices, check_range
 from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
 Goal = Literal["along", "across"]
@@ -55,7 +54,6 @@ def adaptive_br_drag(honest: Array, f: int, root: Array, c: float, goal: Goal = 
 
     `root` (d,) is the reference r; of the honest updates (h, d) only the side of r on which their mean lies is used.
     """
-
     X = clean_rows("adaptive_br_drag", honest, f)
     r = vector("adaptive_br_drag", "root", root, X)
     check_range("adaptive_br_drag", "c", c, 0.0, 1.0)
@@ -87,13 +85,12 @@ class AdaptiveBRDrag:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack adaptive_br_drag", "goal", self.goal, get_args(Goal))
-        if isinstance(self.c, bool) or not 0.0 <= self.c <= 1.0:
-            raise SpecError(f"attack adaptive_br_drag: c={self.c}; give a number from 0 to 1")
+        check_choices("attack adaptive_br_drag", self)
+        check_range("attack adaptive_br_drag", "c", self.c, 0.0, 1.0)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean = visible_updates(view)
-        if clean is None:
-            return view.own, state
-        root = clean.mean(0) if view.reference is None else view.reference
-        return replace_delta(view, adaptive_br_drag(clean, len(view.own), root, self.c, self.goal)), state
+        def forge(clean: Tensor, f: int) -> Tensor:
+            root = clean.mean(0) if view.reference is None else view.reference
+            return adaptive_br_drag(clean, f, root, self.c, self.goal)
+
+        return forge_from_clean(view, forge), state

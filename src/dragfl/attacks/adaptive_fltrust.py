@@ -18,14 +18,14 @@ no slope, and h would stay as it is: it is first turned towards e_0, to c' = 0.1
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from dragfl.arithmetic import EPS
 from dragfl.arrays import Array, like, matrix, vector
-from dragfl.attacks.common import check_positive, clean_rows, replace_delta, visible_updates
+from dragfl.attacks.common import check_positive, clean_rows, forge_from_clean, visible_updates
 from dragfl.attacks.fang_trim import fang_trim
 from dragfl.lazy import Tensor, torch
 from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
@@ -124,7 +124,7 @@ def adaptive_fltrust(
 
 @dataclass(frozen=True)
 class AdaptiveFLTrust:
-    """Keeps FLTrust's trust and pulls against the clean step.
+    """Sends updates that FLTrust trusts and that pull against the clean step.
 
     If the rule has no reference, the mean honest update is used.
 
@@ -147,24 +147,13 @@ class AdaptiveFLTrust:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_positive("adaptive_fltrust", rounds=self.rounds, queries=self.queries, step=self.step)
-        check_positive("adaptive_fltrust", smoothing=self.smoothing, variance=self.variance)
+        check_positive("adaptive_fltrust", **asdict(self))
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean, f = visible_updates(view), len(view.own)
-        if clean is None:
-            return view.own, state
-        root = clean.mean(0) if view.reference is None else view.reference
-        sent = adaptive_fltrust(
-            clean,
-            f,
-            root,
-            context.rng("attack"),
-            own=visible_updates(View(view.own)) if view.honest is not None and len(view.honest) else None,
-            rounds=self.rounds,
-            queries=self.queries,
-            step=self.step,
-            smoothing=self.smoothing,
-            variance=self.variance,
-        )
-        return replace_delta(view, sent), state
+        own = visible_updates(View(view.own)) if view.honest is not None and len(view.honest) else None
+
+        def forge(clean: Tensor, f: int) -> Tensor:
+            root = clean.mean(0) if view.reference is None else view.reference
+            return adaptive_fltrust(clean, f, root, context.rng("attack"), own=own, **asdict(self))
+
+        return forge_from_clean(view, forge), state

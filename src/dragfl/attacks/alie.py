@@ -20,14 +20,13 @@ from dragfl.attacks.common import (
     SearchKnowledge,
     clean_rows,
     copies,
+    forge_from_clean,
     moments,
-    replace_delta,
     search_factor,
-    visible_updates,
 )
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice
+from dragfl.schedules import check_choice, check_choices
 from dragfl.types import NoState, RoundContext, Updates, View, no_state
 
 Side = Literal["below", "above", "against"]
@@ -72,7 +71,7 @@ def alie(
 
 @dataclass(frozen=True)
 class ALIE:
-    """Shifts every coordinate by a few standard deviations: b = mu - z sigma.
+    """Shifts every coordinate of the mean by a few standard deviations: b = mu - z sigma.
 
     | argument | symbol |
     |---|---|
@@ -90,17 +89,15 @@ class ALIE:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack alie", "side", self.side, get_args(Side))
-        check_choice("attack alie", "knowledge", self.knowledge, get_args(SearchKnowledge))
+        check_choices("attack alie", self)
         if self.z is not None and (self.knowledge == "white_box" or not 0.0 <= self.z < float("inf")):
             raise SpecError(f"attack alie: z={self.z}; give a number of at least 0, or none with knowledge 'white_box'")
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean, f = visible_updates(view), len(view.own)
-        if clean is None:
-            return view.own, state
-        z = self.z
+        z, f = self.z, len(view.own)
         if z is None and view.aggregate is None:
             n = len(view.honest) + f if view.honest is not None else view.info.per_round if view.info else 2 * f
             z = alie_z(max(n, f), f)
-        return replace_delta(view, alie(clean, f, z, self.side, view.aggregate, self.evaluations)), state
+        return forge_from_clean(
+            view, lambda clean, f: alie(clean, f, z, self.side, view.aggregate, self.evaluations)
+        ), state

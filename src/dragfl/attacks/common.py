@@ -16,12 +16,10 @@ from dragfl.arithmetic import finite_rows, norm, row_norms
 from dragfl.arrays import Array, like, matrix
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
-from dragfl.types import Updates, View
+from dragfl.types import RoundContext, Updates, View
 
 SampleKnowledge = Literal["colluding", "omniscient"]  # use the attackers' own clean updates, or the honest ones
-SearchKnowledge = Literal[
-    "colluding", "omniscient", "white_box"
-]  # the same, or search a factor against the defence itself
+SearchKnowledge = Literal["colluding", "omniscient", "white_box"]  # white_box: search a factor against the rule itself
 Defence = Callable[[Array], Array]  # (f, d) sent by the attackers -> the server's step (d,) of this round
 LEAST, MOST = 2.0**-5, 2.0**10  # factors that a search tries
 
@@ -55,9 +53,20 @@ def visible_updates(view: View) -> Tensor | None:
     return None
 
 
-def replace_delta(view: View, delta: Tensor) -> Updates:
-    """The attackers' updates with this delta; weight and extras are unchanged."""
-    return replace(view.own, delta=delta)
+def forge_from_clean(view: View, forge: Callable[[Tensor, int], Tensor]) -> Updates:
+    """The attackers' updates with delta = forge(visible clean updates, number of attackers).
+
+    Weight and extras are unchanged. If no clean update is finite, the own updates are sent.
+    """
+    clean = visible_updates(view)
+    return view.own if clean is None else replace(view.own, delta=forge(clean, len(view.own)))
+
+
+def forge_rows(view: View, context: RoundContext, forge: Callable[[Tensor, np.random.Generator], Tensor]) -> Updates:
+    """Each attacker's update (1, d) forged separately; draws are addressed by client, so block size has no effect."""
+    own = view.own
+    rows = [forge(g.unsqueeze(0), context.rng("attack", int(m))) for g, m in zip(own.delta, own.client, strict=True)]
+    return replace(own, delta=torch.cat(rows))
 
 
 def search_factor(
@@ -91,3 +100,10 @@ def check_positive(attack: str, **values: float) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not 0.0 < value < math.inf:
             raise SpecError(f"attack {attack}: {name}={value}; give a positive number")
+
+
+def check_at_least(low: float, attack: str, **values: float) -> None:
+    """Raise if a setting is not finite or below `low`."""
+    for name, value in values.items():
+        if not low <= value < math.inf:
+            raise SpecError(f"attack {attack}: {name}={value}; give a finite number of at least {low:g}")

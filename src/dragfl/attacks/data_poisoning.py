@@ -1,4 +1,4 @@
-"""Data poisons: what an attacker does to its own samples before it trains. A spec names them as attacks.
+"""Data poisoning: an attacker changes its own samples before it trains. A spec names these as attacks.
 
 A data attack has `poison(x, y, predict, rng) -> (x, y)`: stored inputs and labels in, new ones out, nothing changed in
 place. `predict(x)` returns the (n, classes) scores of the model just sent out; only the dynamic flip uses it. An attack
@@ -14,9 +14,11 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from dragfl.attacks.common import check_positive
 from dragfl.attacks.random_scaling import backdoor_scale
 from dragfl.errors import DataError, SpecError
 from dragfl.lazy import Tensor, torch
+from dragfl.schedules import check_choices
 from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
 Predict = Callable[["Tensor"], "Tensor"]  # stored inputs (n, ...) -> scores (n, classes)
@@ -52,7 +54,9 @@ def send_unchanged(self: Any, state: NoState, view: View, context: RoundContext)
 
 @dataclass(frozen=True)
 class LabelFlip:
-    """y -> L-1-y ("mirror"), y -> (y + shift) mod L ("shift"), or source -> target ("pair"), for a share of samples.
+    """Trains on changed labels.
+
+    y -> L-1-y ("mirror"), y -> (y + shift) mod L ("shift"), or source -> target ("pair"), for a share of the samples.
 
     M. Fang et al., Local Model Poisoning Attacks to Byzantine-Robust Federated Learning, USENIX Security 2020 (mirror);
     V. Tolpegin et al., Data Poisoning Attacks Against Federated Learning Systems, ESORICS 2020 (pair).
@@ -71,8 +75,7 @@ class LabelFlip:
 
     def __post_init__(self) -> None:
         _check_sample_fraction("label_flip", self.sample_fraction)
-        if self.mode not in ("mirror", "shift", "pair"):
-            raise SpecError(f"poison label_flip: mode={self.mode!r}; give 'mirror', 'shift' or 'pair'")
+        check_choices("poison label_flip", self)
         if self.mode == "shift" and self.shift % (self.classes or math.inf) == 0:
             raise SpecError(f"poison label_flip: shift={self.shift} of {self.classes} classes changes no label")
         for name in ("source", "target") if self.mode == "pair" else ():
@@ -103,7 +106,7 @@ class LabelFlip:
 
 @dataclass(frozen=True)
 class DynamicLabelFlip:
-    """Each label becomes the class the model just sent out holds least likely: argmin of its scores.
+    """Trains on labels replaced by the class that the current model finds least likely: argmin of its scores.
 
     V. Shejwalkar et al., Back to the Drawing Board: A Critical Evaluation of Poisoning Attacks on Production Federated
     Learning, IEEE S&P 2022.
@@ -127,7 +130,7 @@ class DynamicLabelFlip:
 
 @dataclass(frozen=True)
 class Backdoor:
-    """A share of the samples gets a bright square in a corner and the target label.
+    """Trains on images with a bright square in a corner and the target label.
 
     T. Gu, B. Dolan-Gavitt, S. Garg, BadNets, 2017; E. Bagdasaryan et al., How to Backdoor Federated Learning, AISTATS
     2020. With `copies` the triggered samples are added and the clean ones stay, as in FLTrust's scaling attack.
@@ -146,12 +149,10 @@ class Backdoor:
 
     def __post_init__(self) -> None:
         _check_sample_fraction("backdoor", self.sample_fraction)
-        if not 0.0 < self.scale < math.inf:
-            raise SpecError(f"poison backdoor: scale={self.scale!r}; give a positive number")
+        check_choices("poison backdoor", self)
+        check_positive("backdoor", scale=self.scale)
         if self.target < 0 or self.size < 1:
             raise SpecError(f"poison backdoor: target={self.target}, size={self.size}; give a class and a side >= 1")
-        if self.corner not in ("top left", "top right", "bottom left", "bottom right"):
-            raise SpecError(f"poison backdoor: corner={self.corner!r}; give 'top left', ..., 'bottom right'")
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         return replace(view.own, delta=backdoor_scale(view.own.delta, self.scale)), state
@@ -189,7 +190,7 @@ class Backdoor:
         return out, _relabel(y, rows, label)
 
     def success_rate(self, x: Tensor, y: Tensor, predict: Predict) -> float:
-        """The share of triggered images of other classes that the model takes for the target."""
+        """The share of triggered images of other classes that the model classifies as the target."""
         others = y != self.target
         if not bool(others.any()):
             raise DataError(f"attack success rate: every test label is the target {self.target}; use other test data")

@@ -19,10 +19,10 @@ from typing import Literal, get_args
 
 from dragfl.arithmetic import norm, row_dots, row_norms
 from dragfl.arrays import Array, matrix
-from dragfl.attacks.common import SampleKnowledge, check_positive, clean_rows, copies, replace_delta, visible_updates
+from dragfl.attacks.common import SampleKnowledge, check_positive, clean_rows, copies, forge_from_clean, visible_updates
 from dragfl.attacks.min_max import squared_distances
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice
+from dragfl.schedules import check_choice, check_choices
 from dragfl.types import NoState, RoundContext, Updates, View, no_state
 
 Knows = Literal["full", "partial"]
@@ -100,17 +100,14 @@ class FangKrum:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack fang_krum", "knowledge", self.knowledge, get_args(SampleKnowledge))
-        check_choice("attack fang_krum", "direction", self.direction, get_args(Start))
+        check_choices("attack fang_krum", self)
         check_positive("fang_krum", min_lambda=self.min_lambda)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean, f = visible_updates(view), len(view.own)
-        if clean is None:
-            return view.own, state
-        if view.honest is None:
-            return replace_delta(view, fang_krum(clean, f, "partial", min_lambda=self.min_lambda)), state
-        own = visible_updates(View(view.own))
-        return replace_delta(
-            view, fang_krum(clean, f, own=own, direction=self.direction, min_lambda=self.min_lambda)
-        ), state
+        def forge(clean: Tensor, f: int) -> Tensor:
+            if view.honest is None:
+                return fang_krum(clean, f, "partial", min_lambda=self.min_lambda)
+            own = visible_updates(View(view.own))
+            return fang_krum(clean, f, own=own, direction=self.direction, min_lambda=self.min_lambda)
+
+        return forge_from_clean(view, forge), state

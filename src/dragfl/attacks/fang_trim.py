@@ -21,11 +21,18 @@ from typing import Literal, get_args
 import numpy as np
 
 from dragfl.arrays import Array, like, matrix, vector
-from dragfl.attacks.common import SampleKnowledge, clean_rows, moments, replace_delta, visible_updates
+from dragfl.attacks.common import (
+    SampleKnowledge,
+    check_at_least,
+    clean_rows,
+    forge_from_clean,
+    moments,
+    visible_updates,
+)
 from dragfl.attacks.fang_krum import Knows
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice
+from dragfl.schedules import check_choice, check_choices
 from dragfl.types import NoState, RoundContext, Updates, View, no_state
 
 Space = Literal["update", "weights"]
@@ -67,8 +74,7 @@ def fang_trim(
     X = clean_rows("fang_trim", honest, f)
     check_choice("fang_trim", "knows", knows, get_args(Knows))
     check_choice("fang_trim", "space", space, get_args(Space))
-    if not beta >= 1.0:
-        raise SpecError(f"fang_trim: beta={beta}; give a number of at least 1")
+    check_at_least(1, "fang_trim", beta=beta)
     s = torch.sign(X.sum(0) if own is None else X.sum(0) + matrix("fang_trim", own).sum(0))
     if knows == "partial":
         low, high = partial_interval(X, s)
@@ -101,18 +107,16 @@ class FangTrim:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack fang_trim", "knowledge", self.knowledge, get_args(SampleKnowledge))
-        check_choice("attack fang_trim", "space", self.space, get_args(Space))
-        if not 1.0 <= self.beta < float("inf"):
-            raise SpecError(f"attack fang_trim: beta={self.beta}; give a finite number of at least 1")
+        check_choices("attack fang_trim", self)
+        check_at_least(1, "fang_trim", beta=self.beta)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean, f = visible_updates(view), len(view.own)
-        if clean is None:
-            return view.own, state
         draws = context.rng("attack")
-        if view.honest is None:
-            return replace_delta(view, fang_trim(clean, f, draws, "partial")), state
-        own = visible_updates(View(view.own))
-        sent = fang_trim(clean, f, draws, own=own, beta=self.beta, space=self.space, w=view.w)
-        return replace_delta(view, sent), state
+
+        def forge(clean: Tensor, f: int) -> Tensor:
+            if view.honest is None:
+                return fang_trim(clean, f, draws, "partial")
+            own = visible_updates(View(view.own))
+            return fang_trim(clean, f, draws, own=own, beta=self.beta, space=self.space, w=view.w)
+
+        return forge_from_clean(view, forge), state

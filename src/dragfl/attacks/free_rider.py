@@ -10,18 +10,17 @@ Free-rider Attacks on Model Aggregation in Federated Learning, AISTATS 2021.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
 from dragfl.arrays import Array, like, matrix, vector
-from dragfl.attacks.common import replace_delta
+from dragfl.attacks.common import check_at_least, forge_rows
 from dragfl.attacks.gaussian import normal
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice
+from dragfl.schedules import check_choice, check_choices
 from dragfl.types import FederationInfo, Knowledge, NoState, RoundContext, State, Updates, View
 
 Kind = Literal["zero", "replay", "disguised"]
@@ -76,28 +75,19 @@ class FreeRider:
     knowledge: ClassVar[Knowledge] = "own"
 
     def __post_init__(self) -> None:
-        check_choice("attack free_rider", "kind", self.kind, get_args(Kind))
-        for name, value in (("std", self.std), ("decay", self.decay)):
-            if not 0.0 <= value < math.inf:
-                raise SpecError(f"attack free_rider: {name}={value}; give a finite number of at least 0")
+        check_choices("attack free_rider", self)
+        check_at_least(0, "free_rider", std=self.std, decay=self.decay)
 
     def init(self, info: FederationInfo) -> State:
         return LastModel() if self.kind == "replay" else NoState()
 
     def craft(self, state: State, view: View, context: RoundContext) -> tuple[Updates, State]:
-        own = view.own.delta
         if self.kind == "replay":
             change = None if state.w is None or view.w is None else view.w - state.w
-            return replace_delta(view, free_rider(own, "replay", change=change)), LastModel(view.w)
-        rows = [
-            free_rider(
-                g.unsqueeze(0),
-                self.kind,
-                std=self.std,
-                decay=self.decay,
-                round=context.t + 1,
-                rng=context.rng("attack", int(m)),
-            )
-            for g, m in zip(own, view.own.client, strict=True)
-        ]
-        return replace_delta(view, torch.cat(rows)), state
+            sent = free_rider(view.own.delta, "replay", change=change)
+            return replace(view.own, delta=sent), LastModel(view.w)
+
+        def forge(g: Tensor, rng: np.random.Generator) -> Tensor:
+            return free_rider(g, self.kind, std=self.std, decay=self.decay, round=context.t + 1, rng=rng)
+
+        return forge_rows(view, context, forge), state

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from dragfl.arrays import Array, like, matrix
-from dragfl.attacks.common import replace_delta
-from dragfl.errors import SpecError
+from dragfl.attacks.common import check_at_least, forge_rows
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice
+from dragfl.schedules import check_choices
 from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
 Mode = Literal["replace", "add"]
@@ -47,13 +45,8 @@ class Gaussian:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack gaussian", "mode", self.mode, get_args(Mode))
-        if not 0.0 <= self.std < math.inf:
-            raise SpecError(f"attack gaussian: std={self.std}; give a finite number of at least 0")
+        check_choices("attack gaussian", self)
+        check_at_least(0, "gaussian", std=self.std)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        rows = [  # addressed by client, so that blocks and order cannot matter
-            gaussian(g.unsqueeze(0), self.std, context.rng("attack", int(m)), self.mode)
-            for g, m in zip(view.own.delta, view.own.client, strict=True)
-        ]
-        return replace_delta(view, torch.cat(rows)), state
+        return forge_rows(view, context, lambda g, rng: gaussian(g, self.std, rng, self.mode)), state

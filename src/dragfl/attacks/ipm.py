@@ -10,7 +10,6 @@ A small epsilon is hard to detect among heterogeneous updates; a large one rever
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 from dragfl.arrays import Array
 from dragfl.attacks.common import (
@@ -19,13 +18,12 @@ from dragfl.attacks.common import (
     check_positive,
     clean_rows,
     copies,
-    replace_delta,
+    forge_from_clean,
     search_factor,
-    visible_updates,
 )
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor
-from dragfl.schedules import check_choice
+from dragfl.schedules import check_choices
 from dragfl.types import NoState, RoundContext, Updates, View, no_state
 
 EPSILON = 0.1
@@ -71,14 +69,13 @@ class IPM:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack ipm", "knowledge", self.knowledge, get_args(SearchKnowledge))
+        check_choices("attack ipm", self)
         if self.epsilon is not None:
             check_positive("ipm", epsilon=self.epsilon)
             if self.knowledge == "white_box":
                 raise SpecError(f"attack ipm: epsilon={self.epsilon}, but knowledge 'white_box' searches it; remove it")
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean = visible_updates(view)
-        if clean is None:
-            return view.own, state
-        return replace_delta(view, ipm(clean, len(view.own), self.epsilon, view.aggregate, self.evaluations)), state
+        return forge_from_clean(
+            view, lambda clean, f: ipm(clean, f, self.epsilon, view.aggregate, self.evaluations)
+        ), state

@@ -14,14 +14,14 @@ that are. The attackers send an honest update, so no rule can detect it; it does
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from dragfl.arithmetic import combine, finite_rows, row_dots, unit
 from dragfl.arrays import Array, vector
-from dragfl.attacks.common import clean_rows, copies, replace_delta
+from dragfl.attacks.common import clean_rows, copies
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.types import FederationInfo, Knowledge, RoundContext, Updates, View
@@ -42,10 +42,10 @@ class MimicState:
     mean: Tensor | None = None  # m
     z: Tensor | None = None
     rounds: int = 0  # t
-    client: int | None = None  # who is copied
+    client: int | None = None  # the client to copy
 
 
-def _followed(state: MimicState, X: Tensor, draws: np.random.Generator) -> tuple[Tensor, Tensor]:
+def _estimate_direction(state: MimicState, X: Tensor, draws: np.random.Generator) -> tuple[Tensor, Tensor]:
     """(m, z) after one more round of honest updates; before the first, z is a random direction."""
     t = state.rounds
     z = torch.from_numpy(draws.standard_normal(X.shape[1])).to(X) if state.z is None else state.z
@@ -60,7 +60,7 @@ def _followed(state: MimicState, X: Tensor, draws: np.random.Generator) -> tuple
 
 @dataclass(frozen=True)
 class Mimic:
-    """Copies one honest client, whose update then counts many times.
+    """Sends copies of one honest client's update, which then counts many times.
 
     | argument | symbol |
     |---|---|
@@ -88,12 +88,10 @@ class Mimic:
         if honest is None or not len(honest):
             return view.own, state
         X, names, f = honest.delta, honest.client.tolist(), len(view.own)
-        if self.client is not None:
-            return replace_delta(view, mimic(X, f, row=names.index(self.client) if self.client in names else 0)), state
-        if state.rounds < self.warm_up:
-            mean, z = _followed(state, X, context.rng("attack"))
+        if self.client is None and state.rounds < self.warm_up:
+            mean, z = _estimate_direction(state, X, context.rng("attack"))
             furthest = names[int(row_dots(X, z).argmax())]
             state = MimicState(mean, z, state.rounds + 1, furthest)
-        if state.client in names:
-            return replace_delta(view, mimic(X, f, row=names.index(state.client))), state
-        return replace_delta(view, mimic(X, f, z=state.z)), state
+        client = state.client if self.client is None else self.client
+        sent = mimic(X, f, row=names.index(client)) if client in names else mimic(X, f, z=state.z)
+        return replace(view.own, delta=sent), state

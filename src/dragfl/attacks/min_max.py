@@ -19,9 +19,9 @@ from typing import Literal, get_args
 
 from dragfl.arithmetic import EPS, norm, row_dots, row_norms, unit
 from dragfl.arrays import Array
-from dragfl.attacks.common import SampleKnowledge, clean_rows, copies, moments, replace_delta, visible_updates
+from dragfl.attacks.common import SampleKnowledge, clean_rows, copies, forge_from_clean, moments
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice
+from dragfl.schedules import check_choice, check_choices
 from dragfl.types import NoState, RoundContext, Updates, View, no_state
 
 Direction = Literal["unit", "sign", "std"]
@@ -66,7 +66,6 @@ def min_sum(honest: Array, f: int, direction: Direction = "unit", bound: Bound =
 
     `bound = "min"` takes the innermost one instead, as the authors' released notebooks do.
     """
-
     X = clean_rows("min_sum", honest, f)
     check_choice("min_sum", "direction", direction, get_args(Direction))
     check_choice("min_sum", "bound", bound, get_args(Bound))
@@ -78,7 +77,7 @@ def min_sum(honest: Array, f: int, direction: Direction = "unit", bound: Bound =
 
 @dataclass(frozen=True)
 class MinMax:
-    """Moves away from the honest mean as far as the two most distant honest updates are apart.
+    """Sends an update no further from any honest one than the two most distant honest updates are apart.
 
     | argument | symbol |
     |---|---|
@@ -92,19 +91,15 @@ class MinMax:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack min_max", "direction", self.direction, get_args(Direction))
-        check_choice("attack min_max", "knowledge", self.knowledge, get_args(SampleKnowledge))
+        check_choices("attack min_max", self)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean = visible_updates(view)
-        if clean is None:
-            return view.own, state
-        return replace_delta(view, min_max(clean, len(view.own), self.direction)), state
+        return forge_from_clean(view, lambda clean, f: min_max(clean, f, self.direction)), state
 
 
 @dataclass(frozen=True)
 class MinSum:
-    """Moves as far from all honest updates together as the outermost of them.
+    """Sends an update with at most the largest sum of squared distances of an honest one to all others.
 
     | argument | symbol |
     |---|---|
@@ -120,12 +115,7 @@ class MinSum:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack min_sum", "direction", self.direction, get_args(Direction))
-        check_choice("attack min_sum", "bound", self.bound, get_args(Bound))
-        check_choice("attack min_sum", "knowledge", self.knowledge, get_args(SampleKnowledge))
+        check_choices("attack min_sum", self)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        clean = visible_updates(view)
-        if clean is None:
-            return view.own, state
-        return replace_delta(view, min_sum(clean, len(view.own), self.direction, self.bound)), state
+        return forge_from_clean(view, lambda clean, f: min_sum(clean, f, self.direction, self.bound)), state

@@ -1,13 +1,12 @@
-"""Updates with NaN or an infinity in one coordinate or in all. Every rule must drop them."""
+"""Updates with NaN or an infinity in one or all coordinates. The server drops them before any rule."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from dragfl.arrays import Array, like, matrix
-from dragfl.attacks.common import replace_delta
-from dragfl.schedules import check_choice
+from dragfl.schedules import check_choice, check_choices
 from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
 Value = Literal["nan", "inf", "-inf"]
@@ -40,8 +39,7 @@ class NonFinite:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choice("attack non_finite", "value", self.value, get_args(Value))
-        check_choice("attack non_finite", "coordinates", self.coordinates, get_args(Coordinates))
+        check_choices("attack non_finite", self)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
-        return replace_delta(view, non_finite(view.own.delta, self.value, self.coordinates)), state
+        return replace(view.own, delta=non_finite(view.own.delta, self.value, self.coordinates)), state

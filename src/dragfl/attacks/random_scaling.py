@@ -7,12 +7,13 @@ round; the authors' code draws with standard deviation 3 and one p for each para
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from dragfl.arrays import Array, like, matrix
-from dragfl.errors import SpecError
+from dragfl.attacks.common import check_at_least, check_positive, forge_rows
 from dragfl.lazy import torch
 from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state, spans
 
@@ -34,8 +35,7 @@ def backdoor_scale(own: Array, scale: float) -> Array:
     E. Bagdasaryan et al., How to Backdoor Federated Learning, AISTATS 2020: with scale = clients per round / server lr
     one attacker replaces the model, if the honest updates are small.
     """
-    if not 0.0 < scale < math.inf:
-        raise SpecError(f"backdoor_scale: scale={scale}; give a positive number")
+    check_positive("backdoor", scale=scale)
     return like(scale * matrix("backdoor_scale", own), own)
 
 
@@ -53,23 +53,13 @@ class RandomScaling:
     variance: float = 3.0
     std: float | None = None
     per_tensor: bool = False
+    knowledge: ClassVar[Knowledge] = "own"
+    init = no_state
 
     def __post_init__(self) -> None:
-        for name, value in (("variance", self.variance), ("std", self.std)):
-            if value is not None and not 0.0 <= value < float("inf"):
-                raise SpecError(f"attack random_scaling: {name}={value}; give a finite number of at least 0")
-
-    @property
-    def knowledge(self) -> Knowledge:
-        return "own"
-
-    init = no_state
+        check_at_least(0, "random_scaling", variance=self.variance, std=self.std or 0.0)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         variance = self.variance if self.std is None else self.std**2
         segments = view.info.segments if self.per_tensor and view.info is not None else None
-        rows = [  # addressed by client, so that blocks and order cannot matter
-            random_scaling(g.unsqueeze(0), variance, context.rng("attack", int(m)), segments)
-            for g, m in zip(view.own.delta, view.own.client, strict=True)
-        ]
-        return replace(view.own, delta=torch.cat(rows)), state
+        return forge_rows(view, context, lambda g, rng: random_scaling(g, variance, rng, segments)), state

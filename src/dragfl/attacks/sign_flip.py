@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from dragfl.arrays import Array, like, matrix
-from dragfl.errors import SpecError
+from dragfl.attacks.common import check_positive
 from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
 
@@ -24,16 +25,11 @@ class SignFlip:
     """
 
     scale: float = 1.0
+    knowledge: ClassVar[Knowledge] = "own"
+    init = no_state
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.scale < float("inf"):
-            raise SpecError(f"attack sign_flip: scale={self.scale}; give a positive number")
-
-    @property
-    def knowledge(self) -> Knowledge:
-        return "own"
-
-    init = no_state
+        check_positive("sign_flip", scale=self.scale)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         return replace(view.own, delta=sign_flip(view.own.delta, self.scale)), state

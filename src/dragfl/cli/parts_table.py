@@ -29,6 +29,8 @@ REGISTRIES: dict[str, Mapping[str, Any]] = {
     "models": MODELS,
 }
 
+ASSUMED_F = "f, assumed number of malicious updates; by default the expected number of attackers in a cohort"
+
 
 def list_rows(kind: str) -> list[tuple[str, str, str]]:
     """(name, description, settings) of everything of this kind."""
@@ -129,9 +131,9 @@ def _preset_settings(preset: Preset) -> Iterator[SettingRow]:
 
 
 def symbols(part: Any) -> dict[str, str]:
-    """Argument -> symbol, from the table in a part's docstring."""
+    """Argument -> symbol, from the table in a part's docstring; f means the same in every rule."""
     table: list[tuple[str, str]] = re.findall(r"^ *\| *(\w+) *\| *(.+?) *\|$", part.__doc__ or "", re.MULTILINE)
-    return dict(table[1:])
+    return {"f": ASSUMED_F, **dict(table[1:])}
 
 
 MARKDOWN_HEAD = """\

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from dragfl.corrections.none import Tensors, nothing_kept
-from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice
+from dragfl.schedules import check_choices, check_range
 from dragfl.types import Affine, FederationInfo, Fields, RoundContext, RoundInputs
 
 
@@ -49,9 +48,8 @@ class Mime:
     client_finish = nothing_kept
 
     def __post_init__(self) -> None:
-        check_choice("mime", "weighting", self.weighting, ("uniform", "samples"))
-        if not 0.0 <= self.momentum < 1.0:
-            raise SpecError(f"mime: momentum={self.momentum} is outside [0, 1); choose a value inside it")
+        check_choices("mime", self)
+        check_range("mime", "momentum", self.momentum, 0.0, 1.0, open_high=True)
 
     def init(self, info: FederationInfo) -> MimeState:
         return MimeState(torch.zeros(info.dim, device=info.device))

@@ -38,7 +38,7 @@ def step_unchanged(
 
 @dataclass(frozen=True)
 class NoCorrection:
-    """Plain local SGD."""
+    """Trains with plain local SGD."""
 
     fields: ClassVar[Fields] = {}
     sends: ClassVar[Fields] = {}

@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 
 from dragfl.corrections.none import Tensors, no_needs
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice
+from dragfl.schedules import check_choices
 from dragfl.types import Affine, FederationInfo, Fields, LocalResult, RoundContext, RoundInputs
 
 
@@ -45,7 +45,7 @@ class Scaffold:
     needs = no_needs
 
     def __post_init__(self) -> None:
-        check_choice("scaffold", "option", self.option, ("I", "II"))
+        check_choices("scaffold", self)
 
     def init(self, info: FederationInfo) -> ScaffoldState:
         return ScaffoldState(torch.zeros(info.dim, device=info.device))

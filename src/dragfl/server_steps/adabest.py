@@ -12,9 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dragfl.errors import SpecError
 from dragfl.lazy import Tensor
-from dragfl.schedules import Schedule, at, check_choice, check_range
+from dragfl.schedules import Schedule, at, check_choices, check_range
 from dragfl.types import FederationInfo, RoundContext
 
 
@@ -39,10 +38,9 @@ class AdaBestServer:
     report: Literal["average", "model"] = "average"
 
     def __post_init__(self) -> None:
-        check_choice("server adabest", "report", self.report, ("average", "model"))
+        check_choices("server adabest", self)
         check_range("server adabest", "lr", self.lr, 0.0, 1e6)
-        if not 0.0 <= self.beta < 1.0:
-            raise SpecError(f"server adabest: beta={self.beta} is outside [0, 1); choose a value inside it")
+        check_range("server adabest", "beta", self.beta, 0.0, 1.0, open_high=True)
 
     def init(self, info: FederationInfo) -> AdaBestServerState:
         return AdaBestServerState()

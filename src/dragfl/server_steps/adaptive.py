@@ -12,8 +12,8 @@ Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar, McMahan: Adaptive Federat
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import Schedule, at, check_range
 from dragfl.types import FederationInfo, RoundContext
@@ -25,27 +25,34 @@ class AdaptiveState:
     v: Tensor
 
 
-def _check(name: str, lr: float | Schedule, beta1: float, beta2: float, tau: float) -> None:
-    check_range(name, "lr", lr, 0.0, 1e6)
-    for what, beta in (("beta1", beta1), ("beta2", beta2)):
-        if not 0.0 <= beta < 1.0:
-            raise SpecError(f"{name}: {what}={beta} is outside [0, 1); choose a value inside it")
-    if not 0.0 < tau < float("inf"):
-        raise SpecError(f"{name}: tau={tau}; give a positive number")
+def check_settings(self: Any) -> None:
+    owner = f"server {type(self).__name__.lower()}"
+    check_range(owner, "lr", self.lr, 0.0, 1e6)
+    check_range(owner, "tau", self.tau, 0.0, 1e6, open_low=True)
+    for name in ("beta1", "beta2"):
+        check_range(owner, name, getattr(self, name, 0.0), 0.0, 1.0, open_high=True)
 
 
-def _start(info: FederationInfo, tau: float) -> AdaptiveState:
+def init(self: Any, info: FederationInfo) -> AdaptiveState:
     m = torch.zeros(info.dim, device=info.device)
-    return AdaptiveState(m, torch.full_like(m, tau**2))
+    return AdaptiveState(m, torch.full_like(m, self.tau**2))
 
 
-def _move(w: Tensor, m: Tensor, v: Tensor, lr: float, tau: float) -> tuple[Tensor, AdaptiveState]:
-    return w + lr * m / (v.sqrt() + tau), AdaptiveState(m, v)
+def update(
+    self: Any, state: AdaptiveState, step: Tensor, w: Tensor, context: RoundContext
+) -> tuple[Tensor, AdaptiveState]:
+    """The update that all three share; they differ in `second_moment(v, Delta^2)`."""
+    m = self.beta1 * state.m + (1.0 - self.beta1) * step
+    v = self.second_moment(state.v, step.square())
+    return w + at(self.lr, context.t) * m / (v.sqrt() + self.tau), AdaptiveState(m, v)
+
+
+adaptive_step = (init, update)
 
 
 @dataclass(frozen=True)
 class Adagrad:
-    """Steps shrink with the sum of all squares so far.
+    """Divides each coordinate of the step by the root of the sum of all squares so far.
 
     | argument | symbol |
     |---|---|
@@ -58,22 +65,18 @@ class Adagrad:
     beta1: float = 0.0
     tau: float = 1e-3
 
+    init, update = adaptive_step
+
     def __post_init__(self) -> None:
-        _check("server adagrad", self.lr, self.beta1, 0.0, self.tau)
+        check_settings(self)
 
-    def init(self, info: FederationInfo) -> AdaptiveState:
-        return _start(info, self.tau)
-
-    def update(
-        self, state: AdaptiveState, step: Tensor, w: Tensor, context: RoundContext
-    ) -> tuple[Tensor, AdaptiveState]:
-        m = self.beta1 * state.m + (1.0 - self.beta1) * step
-        return _move(w, m, state.v + step.square(), at(self.lr, context.t), self.tau)
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        return v + square
 
 
 @dataclass(frozen=True)
 class Adam:
-    """Steps shrink with a moving mean of squares.
+    """Divides each coordinate of the step by the root of a moving mean of squares.
 
     | argument | symbol |
     |---|---|
@@ -88,23 +91,18 @@ class Adam:
     beta2: float = 0.99
     tau: float = 1e-3
 
+    init, update = adaptive_step
+
     def __post_init__(self) -> None:
-        _check("server adam", self.lr, self.beta1, self.beta2, self.tau)
+        check_settings(self)
 
-    def init(self, info: FederationInfo) -> AdaptiveState:
-        return _start(info, self.tau)
-
-    def update(
-        self, state: AdaptiveState, step: Tensor, w: Tensor, context: RoundContext
-    ) -> tuple[Tensor, AdaptiveState]:
-        m = self.beta1 * state.m + (1.0 - self.beta1) * step
-        v = self.beta2 * state.v + (1.0 - self.beta2) * step.square()
-        return _move(w, m, v, at(self.lr, context.t), self.tau)
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        return self.beta2 * v + (1.0 - self.beta2) * square
 
 
 @dataclass(frozen=True)
 class Yogi:
-    """As Adam, but v moves by a bounded amount: it forgets large squares slowly.
+    """Scales the step as Adam does, but forgets large squares slowly.
 
     | argument | symbol |
     |---|---|
@@ -119,16 +117,10 @@ class Yogi:
     beta2: float = 0.99
     tau: float = 1e-3
 
+    init, update = adaptive_step
+
     def __post_init__(self) -> None:
-        _check("server yogi", self.lr, self.beta1, self.beta2, self.tau)
+        check_settings(self)
 
-    def init(self, info: FederationInfo) -> AdaptiveState:
-        return _start(info, self.tau)
-
-    def update(
-        self, state: AdaptiveState, step: Tensor, w: Tensor, context: RoundContext
-    ) -> tuple[Tensor, AdaptiveState]:
-        m = self.beta1 * state.m + (1.0 - self.beta1) * step
-        square = step.square()
-        v = state.v - (1.0 - self.beta2) * square * torch.sign(state.v - square)
-        return _move(w, m, v, at(self.lr, context.t), self.tau)
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        return v - (1.0 - self.beta2) * square * torch.sign(v - square)

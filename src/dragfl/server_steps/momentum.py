@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dragfl.errors import SpecError
 from dragfl.lazy import Tensor
 from dragfl.schedules import Schedule, at, check_range
 from dragfl.types import FederationInfo, RoundContext
@@ -37,8 +36,7 @@ class Momentum:
 
     def __post_init__(self) -> None:
         check_range("server momentum", "lr", self.lr, 0.0, 1e6)
-        if not 0.0 <= self.beta < 1.0:
-            raise SpecError(f"server momentum: beta={self.beta} is outside [0, 1); choose a value inside it")
+        check_range("server momentum", "beta", self.beta, 0.0, 1.0, open_high=True)
 
     def init(self, info: FederationInfo) -> MomentumState:
         return MomentumState()

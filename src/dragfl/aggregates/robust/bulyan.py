@@ -18,13 +18,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dragfl.aggregates.robust.contract import check_count
+from dragfl.aggregates.robust.contract import check_settings
 from dragfl.aggregates.robust.coordinate_wise import mean_around_median
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.krum import krum_scores
 from dragfl.aggregates.robust.rule import robust_rule
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,6 @@ class Bulyan:
 
     | argument | symbol |
     |---|---|
-    | f | f, assumed number of malicious updates; by default the expected number of attackers in a cohort |
     | theta | how many are selected: `paper` n - 2f, `epfl` n - 2f - 2 |
     """
 
@@ -43,8 +41,7 @@ class Bulyan:
     paper: ClassVar[str] = "El Mhamdi et al. 2018"
 
     def __post_init__(self) -> None:
-        check_count("bulyan", "f", self.f)
-        check_choice("bulyan", "theta", self.theta, ("paper", "epfl"))
+        check_settings(self)
 
     def least(self, f: int) -> int:
         return 4 * f + 3

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.contract import Weighting, check_count, majority
+from dragfl.aggregates.robust.contract import Weighting, check_settings, majority
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.rule import robust_rule
 from dragfl.arithmetic import EPS
@@ -28,19 +28,14 @@ from dragfl.lazy import Tensor, torch
 
 @dataclass(frozen=True)
 class CAF:
-    """Takes the mean after a filter on the direction of largest spread.
-
-    | argument | symbol |
-    |---|---|
-    | f | f, assumed number of malicious updates; by default the expected number of attackers in a cohort |
-    """
+    """Takes the mean after a filter on the direction of largest spread."""
 
     f: int | None = None
     name: ClassVar[str] = "caf"
     paper: ClassVar[str] = "Allouah et al. 2025"
 
     def __post_init__(self) -> None:
-        check_count("caf", "f", self.f)
+        check_settings(self)
 
     def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
         n = len(gram)

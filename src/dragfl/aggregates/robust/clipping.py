@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.contract import check_count
+from dragfl.aggregates.robust.contract import check_settings
 from dragfl.aggregates.robust.gram import blend
 from dragfl.aggregates.robust.pipeline import distances_from
 from dragfl.aggregates.robust.rule import aggregate_extras
@@ -44,11 +44,6 @@ def clipped_mean(X: Tensor, norms: Tensor, radius: float | None) -> Tensor:
 
 def _clip_extra(name: str, rows: Tensor) -> Tensor:
     return clipped_mean(rows, row_norms(rows), None)
-
-
-@dataclass(frozen=True)
-class NormClippingPlan:
-    context: RoundContext
 
 
 @dataclass(frozen=True)
@@ -84,30 +79,22 @@ class NormClipping:
     def needs(self, state: NoState) -> frozenset[Need]:
         return frozenset({"all"}) if self.radius is None else frozenset()
 
-    def begin(
-        self, state: NoState, context: RoundContext, inputs: RoundInputs, info: FederationInfo
-    ) -> NormClippingPlan:
-        return NormClippingPlan(context)
+    def begin(self, state: NoState, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> RoundContext:
+        return context
 
-    def fold(self, plan: NormClippingPlan, block: Updates) -> Partial:
+    def fold(self, plan: RoundContext, block: Updates) -> Partial:
         clipped = clipped_mean(block.delta, block.norm, self.radius).double() * len(block)
         extra = aggregate_extras(block, _clip_extra) if self.aggregates_extras else None
         return Partial.of(block, {"clipped": clipped}, {"norm": block.norm, "suspicion": block.norm}, extra=extra)
 
     def finish(
-        self, state: NoState, plan: NormClippingPlan, partial: Partial
+        self, state: NoState, plan: RoundContext, partial: Partial
     ) -> tuple[Tensor, NoState, Mapping[str, float]]:
         step = partial.sums["clipped"] / partial.count
         if self.noise > 0.0:
-            step = step + self.noise * torch.from_numpy(normal(plan.context.rng("robust", self.name), len(step))).to(
-                step
-            )
+            normal = plan.rng("robust", self.name).standard_normal(len(step), np.float32)
+            step = step + self.noise * torch.from_numpy(normal).to(step)
         return step.float(), state, {}
-
-
-def normal(rng: np.random.Generator, d: int) -> np.ndarray:
-    """(d,) float32 standard normal draws."""
-    return rng.standard_normal(d, np.float32)
 
 
 @dataclass(frozen=True)
@@ -132,7 +119,7 @@ class CenteredClipping:
     aggregates_extras: ClassVar[bool] = False  # its centre v is an update; there is none for an extra
 
     def __post_init__(self) -> None:
-        check_count("centered_clipping", "iterations", self.iterations, 1)
+        check_settings(self)
         if self.radius is not None:
             check_range("centered_clipping", "radius", self.radius, 0.0, 1e30, open_low=True)
 
@@ -163,7 +150,6 @@ def clip_around(
 
     An iteration keeps v in the span of the first v and the updates: v_l = a v + beta X, a = 1 - sum beta.
     """
-
     beta = torch.zeros_like(norms)
     largest = float(norms.max())
     centre, mixed, first = v, torch.zeros_like(v), torch.zeros_like(norms)

@@ -17,7 +17,7 @@ skipped (`Infeasible`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -25,6 +25,7 @@ import numpy as np
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor
+from dragfl.schedules import check_choices
 
 HINT = "lower f or raise clients.per_round"
 
@@ -109,6 +110,14 @@ def majority(self: Any, f: int) -> int:
 def any_number(self: Any, f: int) -> int:
     """`least = any_number`: one row is enough."""
     return 1
+
+
+def check_settings(self: Any) -> None:
+    """Check the settings of a rule: words of Literal types; whole numbers, f >= 0 and all others >= 1."""
+    check_choices(self.name, self)
+    for field in fields(self):
+        if field.type in ("int", "int | None"):
+            check_count(self.name, field.name, getattr(self, field.name), 0 if field.name == "f" else 1)
 
 
 def check_count(owner: str, name: str, value: object, low: int = 0) -> None:

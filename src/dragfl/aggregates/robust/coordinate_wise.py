@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dragfl.aggregates.robust.contract import any_number, check_count, majority
+from dragfl.aggregates.robust.contract import any_number, check_settings, majority
 from dragfl.aggregates.robust.ordering import UNREAD, each_column, halfway, mean_of, middle
 from dragfl.aggregates.robust.rule import robust_rule
 from dragfl.lazy import Tensor, torch
@@ -41,19 +41,14 @@ class Median:
 
 @dataclass(frozen=True)
 class TrimmedMean:
-    """Takes the mean of every coordinate without its f largest and f smallest values.
-
-    | argument | symbol |
-    |---|---|
-    | f | f, assumed number of malicious updates; by default the expected number of attackers in a cohort |
-    """
+    """Takes the mean of every coordinate without its f largest and f smallest values."""
 
     f: int | None = None
     name: ClassVar[str] = "trimmed_mean"
     paper: ClassVar[str] = "Yin et al. 2018"
 
     def __post_init__(self) -> None:
-        check_count("trimmed_mean", "f", self.f)
+        check_settings(self)
 
     def columns(self, chunk: Tensor, f: int) -> Tensor:
         n = len(chunk)
@@ -66,19 +61,14 @@ class TrimmedMean:
 
 @dataclass(frozen=True)
 class MeaMed:
-    """Takes the mean of the n - f values of every coordinate nearest to its median.
-
-    | argument | symbol |
-    |---|---|
-    | f | f, assumed number of malicious updates; by default the expected number of attackers in a cohort |
-    """
+    """Takes the mean of the n - f values of every coordinate nearest to its median."""
 
     f: int | None = None
     name: ClassVar[str] = "mea_med"
     paper: ClassVar[str] = "Xie et al. 2018"
 
     def __post_init__(self) -> None:
-        check_count("mea_med", "f", self.f)
+        check_settings(self)
 
     def columns(self, chunk: Tensor, f: int) -> Tensor:
         return mean_around_median(chunk, len(chunk) - f)

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.contract import Weighting, check_count
+from dragfl.aggregates.robust.contract import Weighting, check_settings
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.krum import mean_of_rows
 from dragfl.aggregates.robust.rule import robust_rule
@@ -33,7 +33,6 @@ class DnC:
 
     | argument | symbol |
     |---|---|
-    | f | f, assumed number of malicious updates; by default the expected number of attackers in a cohort |
     | coordinates | b, coordinates drawn each time |
     | iterations | how many times |
     | c | c, updates left out each time, in units of f |
@@ -47,9 +46,7 @@ class DnC:
     paper: ClassVar[str] = "Shejwalkar et al. 2021"
 
     def __post_init__(self) -> None:
-        check_count("dnc", "f", self.f)
-        check_count("dnc", "coordinates", self.coordinates, 1)
-        check_count("dnc", "iterations", self.iterations, 1)
+        check_settings(self)
         check_range("dnc", "c", self.c, 0.0, 100.0, open_low=True)
 
     def least(self, f: int) -> int:

@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from dragfl.aggregates.robust.contract import check_settings
 from dragfl.aggregates.robust.gram import blend, dots
 from dragfl.aggregates.robust.rule import whole_cohort
 from dragfl.arithmetic import EPS
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice
 from dragfl.types import FederationInfo, Partial, RoundContext, RoundInputs, Updates
 
 
@@ -49,7 +49,7 @@ class FoolsGold:
     aggregates_extras: ClassVar[bool] = False  # histories are of updates, and lengths are not bounded
 
     def __post_init__(self) -> None:
-        check_choice("fools_gold", "on_identical", self.on_identical, ("mean", "skip"))
+        check_settings(self)
 
     needs = whole_cohort
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.contract import Weighting, any_number, check_count
+from dragfl.aggregates.robust.contract import Weighting, any_number, check_settings
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.rule import robust_rule
 from dragfl.lazy import Tensor
@@ -41,7 +41,7 @@ class GeometricMedian:
 
     def __post_init__(self) -> None:
         check_range("geometric_median", "nu", self.nu, 0.0, 1e30, open_low=True)
-        check_count("geometric_median", "iterations", self.iterations, 1)
+        check_settings(self)
 
     def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
         w = _inverse(gram.norms, self.nu)  # the distances from z_0 = 0

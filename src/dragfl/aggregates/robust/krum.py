@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.contract import Weighting, check_count
+from dragfl.aggregates.robust.contract import Weighting, check_settings
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.rule import robust_rule
 from dragfl.lazy import Tensor, torch
@@ -52,7 +52,6 @@ class Krum:
 
     | argument | symbol |
     |---|---|
-    | f | f, assumed number of malicious updates; by default the expected number of attackers in a cohort |
     | neighbours | how many others a score adds up; n - f - 2 by default |
     """
 
@@ -62,8 +61,7 @@ class Krum:
     paper: ClassVar[str] = "Blanchard et al. 2017"
 
     def __post_init__(self) -> None:
-        check_count("krum", "f", self.f)
-        check_count("krum", "neighbours", self.neighbours, 1)
+        check_settings(self)
 
     def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
         scores = _scores(self, gram, f)
@@ -79,7 +77,6 @@ class MultiKrum:
 
     | argument | symbol |
     |---|---|
-    | f | f, assumed number of malicious updates; by default the expected number of attackers in a cohort |
     | m | m, updates averaged; n - f by default |
     | neighbours | how many others a score adds up; n - f - 2 by default |
     """
@@ -91,9 +88,7 @@ class MultiKrum:
     paper: ClassVar[str] = "Blanchard et al. 2017"
 
     def __post_init__(self) -> None:
-        check_count("multi_krum", "f", self.f)
-        check_count("multi_krum", "m", self.m, 1)
-        check_count("multi_krum", "neighbours", self.neighbours, 1)
+        check_settings(self)
 
     def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
         scores = _scores(self, gram, f)

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.contract import Weighting, check_count, majority
+from dragfl.aggregates.robust.contract import Weighting, check_settings, majority
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.krum import mean_of_rows
 from dragfl.aggregates.robust.rule import robust_rule
@@ -31,19 +31,14 @@ LIMIT = 200_000  # branchings, a second or two
 
 @dataclass(frozen=True)
 class MDA:
-    """Takes the mean of the n - f updates that are closest together.
-
-    | argument | symbol |
-    |---|---|
-    | f | f, assumed number of malicious updates; by default the expected number of attackers in a cohort |
-    """
+    """Takes the mean of the n - f updates that are closest together."""
 
     f: int | None = None
     name: ClassVar[str] = "mda"
     paper: ClassVar[str] = "El Mhamdi et al. 2020"
 
     def __post_init__(self) -> None:
-        check_count("mda", "f", self.f)
+        check_settings(self)
 
     def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
         rows = tightest(gram.squared.cpu().numpy(), f)

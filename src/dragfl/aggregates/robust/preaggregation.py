@@ -24,7 +24,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dragfl.aggregates.robust.contract import check_count, majority
+from dragfl.aggregates.robust.contract import check_settings, majority
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.lazy import Tensor, torch
 
@@ -42,7 +42,7 @@ class NNM:
     name: ClassVar[str] = "nnm"
 
     def __post_init__(self) -> None:
-        check_count("nnm", "f", self.f)
+        check_settings(self)
 
     least = majority
 
@@ -67,8 +67,7 @@ class Bucketing:
     name: ClassVar[str] = "bucketing"
 
     def __post_init__(self) -> None:
-        check_count("bucketing", "size", self.size, 1)
-        check_count("bucketing", "f", self.f)
+        check_settings(self)
 
     def least(self, f: int) -> int:
         """More than 2f buckets."""
@@ -100,7 +99,7 @@ class ARC:
     name: ClassVar[str] = "arc"
 
     def __post_init__(self) -> None:
-        check_count("arc", "f", self.f)
+        check_settings(self)
 
     least = majority
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dragfl.aggregates.robust.contract import any_number, check_count, find_shortage
+from dragfl.aggregates.robust.contract import any_number, check_settings, find_shortage
 from dragfl.aggregates.robust.gram import FLOAT32_SAFE
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
@@ -28,7 +28,6 @@ class RLR:
 
     | argument | symbol |
     |---|---|
-    | f | f, assumed number of malicious updates; by default the expected number of attackers in a cohort |
     | threshold | theta; f + 1 by default |
     """
 
@@ -39,7 +38,7 @@ class RLR:
     aggregates_extras: ClassVar[bool] = False  # a single long extra would pass, as a long update does
 
     def __post_init__(self) -> None:
-        check_count("rlr", "f", self.f)
+        check_settings(self)
         if self.threshold is not None:
             check_range("rlr", "threshold", self.threshold, 0.0, 1e9)
 

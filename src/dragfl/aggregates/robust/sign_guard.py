@@ -22,12 +22,12 @@ import numpy as np
 
 from dragfl.aggregates.robust.clipping import factors
 from dragfl.aggregates.robust.clustering import k_means, largest, mean_shift
-from dragfl.aggregates.robust.contract import Weighting, any_number
+from dragfl.aggregates.robust.contract import Weighting, any_number, check_settings
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.rule import robust_rule
 from dragfl.arithmetic import EPS
 from dragfl.lazy import Tensor, torch
-from dragfl.schedules import check_choice, check_range
+from dragfl.schedules import check_range
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class SignGuard:
         check_range("sign_guard", "low", self.low, 0.0, 1.0)
         check_range("sign_guard", "high", self.high, 1.0, 1e9)
         check_range("sign_guard", "fraction", self.fraction, 0.0, 1.0, open_low=True)
-        check_choice("sign_guard", "cluster", self.cluster, ("mean_shift", "k_means"))
+        check_settings(self)
 
     def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
         median = gram.norms.quantile(0.5)
