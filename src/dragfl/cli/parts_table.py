@@ -133,7 +133,8 @@ def _preset_settings(preset: Preset) -> Iterator[SettingRow]:
 def symbols(part: Any) -> dict[str, str]:
     """Argument -> symbol, from the table in a part's docstring; f means the same in every rule."""
     table: list[tuple[str, str]] = re.findall(r"^ *\| *(\w+) *\| *(.+?) *\|$", part.__doc__ or "", re.MULTILINE)
-    return {"f": ASSUMED_F, **dict(table[1:])}
+    shared = {"f": ASSUMED_F} if "f" in getattr(part, "__dataclass_fields__", {}) else {}
+    return {**shared, **dict(table[1:])}
 
 
 MARKDOWN_HEAD = """\
