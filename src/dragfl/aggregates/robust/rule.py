@@ -4,8 +4,8 @@
     init, needs, begin, fold, finish, shortage, aggregates_extras = robust_rule
 
 The server half of a correction must not see a plain sum that the rule would not trust. So every extra that clients
-send for the correction, and their numbers of local steps, are aggregated by the same rule, each separately: an
-attacker that forges only its extras is stopped as well, and quantities of different scale do not mix.
+send for the correction is aggregated by the same rule, each separately: an attacker that forges only its extras is
+stopped as well, and quantities of different scale do not mix.
 """
 
 from __future__ import annotations
@@ -77,11 +77,12 @@ def fold_with(parts: Sequence[object], f: int | None, context: RoundContext, per
 
 
 def aggregate_extras(block: Updates, aggregate: Callable[[str, Tensor], Tensor]) -> dict[str, Tensor]:
-    """Every extra and the local steps, each aggregated as a matrix (n, e) and multiplied by n, in float64."""
-    sums = {}
-    for name, value in {**block.extra, "steps": block.steps.double()}.items():
-        rows = value.reshape(len(block), -1)
-        equal = bool((rows == rows[0]).all())  # the usual case of `steps`: every rule returns the common value
-        mean = rows[0] if equal else aggregate(name, rows)
-        sums[name] = (mean.double() * len(block)).reshape(value.shape[1:])
+    """Every extra, aggregated as a matrix (n, e) and multiplied by n, in float64; `steps` is n times their median.
+
+    Step counts often tie, and a rule that selects rows breaks ties by their order; the median does not.
+    """
+    n = len(block)
+    sums = {"steps": block.steps.double().quantile(0.5) * n}
+    for name, value in block.extra.items():
+        sums[name] = (aggregate(name, value.reshape(n, -1)).double() * n).reshape(value.shape[1:])
     return sums
