@@ -33,9 +33,9 @@ def cache_folder() -> Path:
     configured = os.environ.get("DRAGFL_CACHE")
     if configured:
         return Path(configured).expanduser()
-    import pooch  # type: ignore[import-untyped]
+    import platformdirs
 
-    return Path(pooch.os_cache("dragfl"))
+    return Path(platformdirs.user_cache_dir("dragfl"))
 
 
 def data_folders() -> list[Path]:
