@@ -30,7 +30,7 @@ def block(rows: Any, weight: Any = None) -> Updates:
     return Updates(delta, weights.double(), torch.arange(len(delta)))
 
 
-def play(
+def run_rule(
     rule: Aggregate,
     cohort: Any,
     *,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dragfl import functional
 from dragfl.aggregates import BRDrag
 from dragfl.arithmetic import norm
-from tests.aggregates.drive import play
+from tests.aggregates.drive import run_rule
 from tests.strategies import QUICK, seeds
 
 SLACK = 1.0 + 1e-6
@@ -37,7 +37,7 @@ def test_the_step_is_at_most_the_root_update(seed: int, size: list[float], c: fl
     assert norm(functional.br_drag(X, r, c)) <= norm(r) * SLACK
     variants: tuple[Literal["paper", "authors"], ...] = ("paper", "authors")
     for variant in variants:
-        step = play(BRDrag(c=c, variant=variant), X, root=r, segments=(0, d) if d == 1 else (0, d // 2, d)).step
+        step = run_rule(BRDrag(c=c, variant=variant), X, root=r, segments=(0, d) if d == 1 else (0, d // 2, d)).step
         assert norm(step) <= norm(r) * SLACK
 
 

@@ -12,7 +12,7 @@ from dragfl import functional
 from dragfl.aggregates import Drag
 from dragfl.aggregates.drag import DragState
 from dragfl.errors import SpecError
-from tests.aggregates.drive import play
+from tests.aggregates.drive import run_rule
 
 X = torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64)
 
@@ -57,7 +57,7 @@ def test_a_rule_drags_by_the_form_it_is_given(kind: Any) -> None:
     lam = {"angle": 0.25 * 2 / math.pi * math.acos(0.6), "shallow": 0.25 * (1 - 1.2 / math.pi)}[kind]
     rows, r = torch.tensor([[3.0, 4.0]]), torch.tensor([1.0, 0.0])
     due = torch.tensor([(1 - lam) * 3 + lam * 5, (1 - lam) * 4])
-    torch.testing.assert_close(play(Drag(c=0.25, divergence=kind), rows, state=DragState(r)).step, due)
+    torch.testing.assert_close(run_rule(Drag(c=0.25, divergence=kind), rows, state=DragState(r)).step, due)
     torch.testing.assert_close(functional.drag(rows, r, 0.25, kind), due)
     assert float(functional.divergence(rows, r, 0.25, kind)) == pytest.approx(lam, rel=1e-6)
 

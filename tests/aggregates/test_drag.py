@@ -15,7 +15,7 @@ from dragfl.aggregates.drag import DragState
 from dragfl.errors import SpecError
 from dragfl.schedules import Schedule
 from dragfl.types import FederationInfo, RoundContext, RoundInputs
-from tests.aggregates.drive import block, play
+from tests.aggregates.drive import block, run_rule
 from tests.strategies import QUICK, seeds
 
 
@@ -27,7 +27,7 @@ def test_the_reference_is_an_average_of_past_steps(seed: int, alpha: float, vari
     rule, state, steps = Drag(c=0.25, alpha=alpha, variant=variant), None, []
     first = None
     for t in range(5):
-        done = play(rule, draw.normal(size=(4, 3)) + 0.5, state=state, t=t)
+        done = run_rule(rule, draw.normal(size=(4, 3)) + 0.5, state=state, t=t)
         first = done.plan.r.double() if first is None else first
         steps.append(done.step.double())
         state = done.state
@@ -38,7 +38,7 @@ def test_the_reference_is_an_average_of_past_steps(seed: int, alpha: float, vari
 
 
 def test_alpha_one_makes_the_last_step_the_reference() -> None:
-    done = play(Drag(c=0.25, alpha=1.0), [[1.0, 2.0], [3.0, -1.0]])
+    done = run_rule(Drag(c=0.25, alpha=1.0), [[1.0, 2.0], [3.0, -1.0]])
     assert torch.equal(done.state.r, done.step)
 
 
@@ -50,7 +50,7 @@ def test_what_is_needed_when() -> None:
 
 
 def test_fedavg_bootstrap_takes_the_first_step_as_reference() -> None:
-    done = play(Drag(c=0.25, bootstrap="fedavg"), [[2.0, 0.0], [0.0, 2.0]])
+    done = run_rule(Drag(c=0.25, bootstrap="fedavg"), [[2.0, 0.0], [0.0, 2.0]])
     assert done.step.tolist() == [1.0, 1.0]
     assert done.state.r.tolist() == [1.0, 1.0]
     assert done.metrics["divergence_mean"] == 0.0
@@ -60,7 +60,7 @@ def test_fedavg_bootstrap_takes_the_first_step_as_reference() -> None:
 @pytest.mark.parametrize("size", [0.0, 1e-13])
 def test_a_vanished_reference_makes_a_fedavg_round_and_is_seeded_anew(variant: Any, size: float) -> None:
     state = DragState(torch.tensor([size, 0.0]))
-    done = play(Drag(c=0.5, alpha=0.3, variant=variant), [[2.0, 0.0], [0.0, 4.0]], state=state)
+    done = run_rule(Drag(c=0.5, alpha=0.3, variant=variant), [[2.0, 0.0], [0.0, 4.0]], state=state)
     assert done.step.tolist() == [1.0, 2.0]
     assert done.state.r.tolist() == [1.0, 2.0]
     assert "reference_cosine" not in done.metrics
@@ -69,7 +69,7 @@ def test_a_vanished_reference_makes_a_fedavg_round_and_is_seeded_anew(variant: A
 def test_updates_that_cancel_in_the_first_round_leave_no_reference() -> None:
     """g and -g have mean zero: nothing is dragged, the step is zero, and the next round asks for a mean again."""
     rule = Drag(c=0.25)
-    done = play(rule, [[1.0, 2.0], [-1.0, -2.0]])
+    done = run_rule(rule, [[1.0, 2.0], [-1.0, -2.0]])
     assert done.step.tolist() == [0.0, 0.0]
     assert done.state.r is None
     assert rule.needs(done.state) == {"mean"}
@@ -78,7 +78,7 @@ def test_updates_that_cancel_in_the_first_round_leave_no_reference() -> None:
 @pytest.mark.parametrize("alpha", [0.3, 1.0])
 def test_a_round_without_movement_keeps_the_reference(alpha: float) -> None:
     r = torch.tensor([0.6, -0.8])
-    done = play(Drag(c=0.25, alpha=alpha), torch.zeros(3, 2), state=DragState(r))
+    done = run_rule(Drag(c=0.25, alpha=alpha), torch.zeros(3, 2), state=DragState(r))
     assert done.step.tolist() == [0.0, 0.0]
     assert torch.equal(done.state.r, r)
 
@@ -86,14 +86,14 @@ def test_a_round_without_movement_keeps_the_reference(alpha: float) -> None:
 def test_a_zero_step_does_not_erase_the_reference() -> None:
     """c = 1/4 turns the exact reversal into nothing: Delta = 0 from an update that is not, and alpha = 1."""
     r = torch.tensor([1.0, 0.0])
-    done = play(Drag(c=0.25, alpha=1.0), [[-5.0, 0.0]], state=DragState(r))
+    done = run_rule(Drag(c=0.25, alpha=1.0), [[-5.0, 0.0]], state=DragState(r))
     assert done.step.tolist() == [0.0, 0.0]
     assert torch.equal(done.state.r, r)
 
 
 def test_a_zero_update_counts_and_does_not_diverge() -> None:
     """S = 2 although one client did not move: Delta = v_1 / 2 with v_1 = 0.75 (0,2) + 0.25 * 2 (1,0) = (0.5, 1.5)."""
-    done = play(Drag(c=0.25), [[0.0, 2.0], [0.0, 0.0]], state=DragState(torch.tensor([1.0, 0.0])))
+    done = run_rule(Drag(c=0.25), [[0.0, 2.0], [0.0, 0.0]], state=DragState(torch.tensor([1.0, 0.0])))
     torch.testing.assert_close(done.step, torch.tensor([0.25, 0.75]))
     assert done.partial.per_client["divergence"].tolist() == [0.25, 0.0]
     assert done.partial.per_client["cosine"].tolist() == [0.0, 1.0]
@@ -105,7 +105,7 @@ def test_a_tensor_whose_reference_vanished_is_not_dragged_in_the_authors_form() 
     |g| = sqrt 20; v = 0.75 (0,2 | 4) + 0.25 (|(0,2)| (1,0) | 0) = (0.5, 1.5 | 3).
     """
     state = DragState(torch.tensor([1.0, 0.0, 0.0]))
-    done = play(Drag(c=0.25, variant="authors"), [[0.0, 2.0, 4.0]], state=state, segments=(0, 2, 3))
+    done = run_rule(Drag(c=0.25, variant="authors"), [[0.0, 2.0, 4.0]], state=state, segments=(0, 2, 3))
     torch.testing.assert_close(done.step, torch.tensor([0.5, 1.5, 3.0]))
 
 
@@ -123,20 +123,20 @@ def test_metrics_of_a_round() -> None:
     The sum of g is (-2, 6), its cosine with r is -2/sqrt 40. The pairwise cosines of v are
     6.6/(sqrt(21.8) sqrt 2), 3.4/sqrt(21.8) and 1/sqrt 2, with mean 0.8118664.
     """
-    done = play(Drag(c=0.5), [[3.0, 4.0], [0.0, 2.0], [-5.0, 0.0]], state=DragState(torch.tensor([1.0, 0.0])))
+    done = run_rule(Drag(c=0.5), [[3.0, 4.0], [0.0, 2.0], [-5.0, 0.0]], state=DragState(torch.tensor([1.0, 0.0])))
     pairs = (6.6 / np.sqrt(21.8 * 2), 3.4 / np.sqrt(21.8), 1 / np.sqrt(2))
     assert done.metrics["divergence_mean"] == pytest.approx(1.7 / 3)
     assert done.metrics["divergence_above_1"] == 0.0
     assert done.metrics["reference_cosine"] == pytest.approx(-2 / np.sqrt(40), rel=1e-6)
     assert done.metrics["pairwise_cosine"] == pytest.approx(np.mean(pairs), rel=1e-6)
-    assert play(Drag(c=1.0), [[1.0], [-3.0]]).metrics["divergence_above_1"] == 0.5
+    assert run_rule(Drag(c=1.0), [[1.0], [-3.0]]).metrics["divergence_above_1"] == 0.5
 
 
 def quadratic(c: float, alpha: float, start: float, rounds: int) -> float:
     """theta after so many rounds of one local step of size 0.1 on F = (theta -+ 1)^2 / 2."""
     rule, state, theta = Drag(c=c, alpha=alpha), None, start
     for t in range(rounds):
-        done = play(rule, block([[-0.1 * (theta - 1.0)], [-0.1 * (theta + 1.0)]]), state=state, t=t)
+        done = run_rule(rule, block([[-0.1 * (theta - 1.0)], [-0.1 * (theta + 1.0)]]), state=state, t=t)
         theta, state = theta + float(done.step), done.state
     return theta
 

@@ -11,7 +11,7 @@ from dragfl import functional
 from dragfl.aggregates import FLTrust
 from dragfl.arithmetic import norm
 from dragfl.types import FederationInfo, NoState, RoundContext, RoundInputs
-from tests.aggregates.drive import play
+from tests.aggregates.drive import run_rule
 from tests.strategies import QUICK, cohorts
 
 
@@ -22,9 +22,9 @@ def test_the_root_update_is_needed() -> None:
         rule.begin(NoState(), RoundContext(0, 0.1, 0), RoundInputs(), FederationInfo(2, 1, 1, (0, 2)))
 
 
-def test_nobody_trusted_skips_the_round_or_follows_the_root() -> None:
+def test_without_trust_the_round_is_skipped_or_follows_the_root() -> None:
     rows, root = [[-1.0, 0.0], [0.0, 3.0], [0.0, 0.0]], [2.0, 0.0]
-    skipped, followed = (play(FLTrust(on_no_trust=what), rows, root=root) for what in ("skip", "root"))
+    skipped, followed = (run_rule(FLTrust(on_no_trust=what), rows, root=root) for what in ("skip", "root"))
     assert skipped.step.tolist() == [0.0, 0.0]
     assert followed.step.tolist() == [2.0, 0.0]
     assert skipped.metrics["trust_mean"] == 0.0
@@ -33,14 +33,14 @@ def test_nobody_trusted_skips_the_round_or_follows_the_root() -> None:
 
 def test_a_zero_update_has_no_trust() -> None:
     """It is no opinion, not agreement: the step is that of the other client, |r| g/|g| = 2 (0.6, 0.8)."""
-    done = play(FLTrust(), [[0.0, 0.0], [3.0, 4.0]], root=[0.0, 2.0])
+    done = run_rule(FLTrust(), [[0.0, 0.0], [3.0, 4.0]], root=[0.0, 2.0])
     assert done.partial.per_client["trust"].tolist() == pytest.approx([0.0, 0.8])
     torch.testing.assert_close(done.step, torch.tensor([1.2, 1.6]))
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-13])
-def test_a_vanished_root_trusts_nobody(size: float) -> None:
-    done = play(FLTrust(), [[3.0, 4.0]], root=[size, 0.0])
+def test_a_zero_root_update_trusts_no_client(size: float) -> None:
+    done = run_rule(FLTrust(), [[3.0, 4.0]], root=[size, 0.0])
     assert done.step.tolist() == [0.0, 0.0]
     assert done.partial.per_client["trust"].tolist() == [0.0]
 
@@ -59,4 +59,4 @@ def test_fltrust_is_its_formula_and_never_longer_than_the_root(pair: tuple[torch
     if trust.sum() > 1e-6:
         due = np.linalg.norm(root) * (trust @ unit) / trust.sum()
         np.testing.assert_allclose(step.numpy(), due, rtol=1e-3, atol=1e-4 * np.linalg.norm(root))
-        torch.testing.assert_close(play(FLTrust(), X, root=r).step, step, rtol=1e-4, atol=1e-5 * norm(r))
+        torch.testing.assert_close(run_rule(FLTrust(), X, root=r).step, step, rtol=1e-4, atol=1e-5 * norm(r))

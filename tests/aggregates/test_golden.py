@@ -10,7 +10,7 @@ import torch
 from dragfl import functional
 from dragfl.aggregates import BRDrag, Drag, FLTrust, Mean
 from dragfl.aggregates.drag import DragState
-from tests.aggregates.drive import block, play
+from tests.aggregates.drive import block, run_rule
 
 D1 = [[3.0, 4.0], [0.0, 2.0], [-5.0, 0.0]]
 D1_REFERENCE = [1.0, 0.0]
@@ -38,7 +38,7 @@ def test_three_clients(c: float, lam: Any, dragged: Any, step: Any, reference: A
     v_3 = 0.5 (-5,0) + 0.5 * 5 (1,0) = (0, 0); Delta = (3.7, 5.1)/3.
     With alpha = 0.6 the next reference is 0.4 (1,0) + 0.6 Delta = (0.4 + 0.74, 1.02).
     """
-    done = play(Drag(c=c, alpha=0.6), D1, state=DragState(torch.tensor(D1_REFERENCE)))
+    done = run_rule(Drag(c=c, alpha=0.6), D1, state=DragState(torch.tensor(D1_REFERENCE)))
     near(done.partial.per_client["divergence"], lam)
     near(done.partial.per_client["cosine"], (0.6, 0.0, -1.0))
     near(done.partial.per_client["norm"], (5.0, 2.0, 5.0))
@@ -59,7 +59,7 @@ def test_first_round(variant: Any, reference: float) -> None:
     leaves r^0 out: r^1 = 0.5 Delta^0 = 0.5151650 (1,1).
     """
     rows = [[2.0, 0.0], [0.0, 2.0]]
-    done = play(Drag(c=0.25, alpha=0.5, variant=variant), rows)
+    done = run_rule(Drag(c=0.25, alpha=0.5, variant=variant), rows)
     near(done.partial.per_client["divergence"], (0.0732233047, 0.0732233047))
     near(functional.drag(torch.tensor(rows[:1]), torch.ones(2), 0.25), (1.9571067812, 0.1035533906))
     near(done.step, (1.0303300859, 1.0303300859))
@@ -81,7 +81,7 @@ def test_two_liars_of_three(c: float, lam: Any, dragged: Any, step: Any) -> None
     = (-0.984, -0.952), v_3 = 0.8 (0,-2) + 0.2 (0,2) = (0,-1.2): the step goes against r. From c = 1/4 on no client
     can pull against r, and at c = 1/2 the exact reversal has become r itself.
     """
-    done = play(BRDrag(c=c), B1, root=B1_ROOT)
+    done = run_rule(BRDrag(c=c), B1, root=B1_ROOT)
     near(done.partial.per_client["divergence"], lam)
     near(done.step, step)
     near(functional.br_drag(torch.tensor(B1), torch.tensor(B1_ROOT), c), step)
@@ -91,7 +91,7 @@ def test_two_liars_of_three(c: float, lam: Any, dragged: Any, step: Any) -> None
 
 def test_fltrust_on_two_liars_of_three() -> None:
     """Trust is max(0, cosine) = (0.8, 0, 0), so the step is |r| g_1/|g_1| = 2 (0.6, 0.8)."""
-    done = play(FLTrust(), B1, root=B1_ROOT)
+    done = run_rule(FLTrust(), B1, root=B1_ROOT)
     near(done.partial.per_client["trust"], (0.8, 0.0, 0.0))
     near(done.step, (1.2, 1.6))
     near(functional.fltrust(torch.tensor(B1), torch.tensor(B1_ROOT)), (1.2, 1.6))
@@ -108,7 +108,7 @@ def test_whole_vector_and_tensor_by_tensor(variant: Any, step: Any, lam: float) 
     By tensor: x = 24/25 and -1, lambda = 0.01 and 0.5, v = 0.99 (4,3) + 0.01 (3,4) | 0.5 (-5) + 0.5 (5)
     = (3.99, 3.01 | 0). There the mean lambda, (0.01 + 0.5)/2 = 0.255, is logged.
     """
-    done = play(BRDrag(c=0.25, variant=variant), [[4.0, 3.0, -5.0]], root=[3.0, 4.0, 5.0], segments=(0, 2, 3))
+    done = run_rule(BRDrag(c=0.25, variant=variant), [[4.0, 3.0, -5.0]], root=[3.0, 4.0, 5.0], segments=(0, 2, 3))
     near(done.step, step)
     near(done.partial.per_client["divergence"], (lam,))
 
@@ -121,9 +121,9 @@ def test_authors_drag_rescales_tensor_by_tensor() -> None:
     v = (1 - lambda) g + lambda (10/5 * (3,4) | 5/5 * 5) = (7.6454648, 6.3545352 | -3.2273240).
     """
     state = DragState(torch.tensor([3.0, 4.0, 5.0]))
-    same = play(Drag(c=0.25, variant="authors"), [[4.0, 3.0, -5.0]], state=state, segments=(0, 2, 3))
+    same = run_rule(Drag(c=0.25, variant="authors"), [[4.0, 3.0, -5.0]], state=state, segments=(0, 2, 3))
     near(same.step, (3.745, 3.255, -2.45))
-    done = play(Drag(c=0.25, variant="authors"), [[8.0, 6.0, -5.0]], state=state, segments=(0, 2, 3))
+    done = run_rule(Drag(c=0.25, variant="authors"), [[8.0, 6.0, -5.0]], state=state, segments=(0, 2, 3))
     near(done.partial.per_client["divergence"], (0.1772676,))
     near(done.step, (7.6454648, 6.3545352, -3.2273240))
 
@@ -131,5 +131,5 @@ def test_authors_drag_rescales_tensor_by_tensor() -> None:
 def test_mean_weighs_by_samples() -> None:
     """g = 1 and 4 with 30 and 10 samples: (1 + 4)/2 = 2.5, and (30 * 1 + 10 * 4)/40 = 1.75."""
     cohort = block([[1.0], [4.0]], weight=[30.0, 10.0])
-    near(play(Mean(), cohort).step, (2.5,))
-    near(play(Mean(weighting="samples"), cohort).step, (1.75,))
+    near(run_rule(Mean(), cohort).step, (2.5,))
+    near(run_rule(Mean(weighting="samples"), cohort).step, (1.75,))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dragfl import functional
 from dragfl.aggregates import BRDrag, Drag
-from tests.aggregates.drive import play, reference_step
+from tests.aggregates.drive import reference_step, run_rule
 from tests.strategies import QUICK, cohorts, seeds, strengths
 
 Rule = Callable[[Tensor, Tensor, float], Tensor]
@@ -151,7 +151,7 @@ def test_tensor_by_tensor_is_no_longer_rotation_equivariant(rule: Drag | BRDrag)
 
     def step(X: Tensor, r: Tensor, segments: tuple[int, ...]) -> Tensor:
         state = None if isinstance(rule, BRDrag) else type(rule.init(None))(r)  # type: ignore[arg-type]
-        return play(rule, X, root=r, state=state, segments=segments).step
+        return run_rule(rule, X, root=r, state=state, segments=segments).step
 
     apart = step(X[:, swap], r[swap], (0, 2, 3)) - step(X, r, (0, 2, 3))[swap]
     assert float(apart.abs().max()) > 0.1
@@ -168,7 +168,7 @@ def test_amplification_of_orthogonal_updates(S: int, c: float, factor: float) ->
     Delta = (1 - lambda) gbar + lambda |g| rhat, |g| = sqrt S |gbar|: |Delta|/|gbar| = 1 - lambda + lambda sqrt S
     = 1 + c (sqrt S - 1)^2 / sqrt S.
     """
-    done = play(Drag(c=c), 3.0 * torch.eye(S))
+    done = run_rule(Drag(c=c), 3.0 * torch.eye(S))
     seen = float(done.step.norm() / done.partial.mean.norm())
     assert seen == pytest.approx(1.0 + c * (math.sqrt(S) - 1.0) ** 2 / math.sqrt(S), rel=1e-6)
     assert seen == pytest.approx(factor, abs=6e-4)
@@ -190,5 +190,5 @@ def test_c_zero_is_the_mean(pair: tuple[Tensor, Tensor]) -> None:
     torch.testing.assert_close(functional.drag(X, r, 0.0), X.mean(0))
     rows = X.float()
     torch.testing.assert_close(
-        play(Drag(c=0.0), rows).step, rows.mean(0), rtol=1e-5, atol=1e-6 * float(rows.abs().max())
+        run_rule(Drag(c=0.0), rows).step, rows.mean(0), rtol=1e-5, atol=1e-6 * float(rows.abs().max())
     )

@@ -14,7 +14,7 @@ from torch import Tensor
 from dragfl import functional
 from dragfl.aggregates import BRDrag, Drag, FLTrust, Mean
 from dragfl.aggregates.drag import DragState
-from tests.aggregates.drive import play
+from tests.aggregates.drive import run_rule
 from tests.strategies import QUICK, cohorts, cuts, strengths
 
 RULES = [
@@ -39,7 +39,7 @@ def test_any_cut_of_a_cohort_agrees(rule: Any, pair: tuple[Tensor, Tensor], data
     cut = data.draw(cuts(len(X)))
     d = len(r)
     state = DragState(r) if isinstance(rule, Drag) else None
-    once, many = (play(rule, X, state=state, root=r, segments=(0, 1, d), cut=c) for c in ([slice(None)], cut))
+    once, many = (run_rule(rule, X, state=state, root=r, segments=(0, 1, d), cut=c) for c in ([slice(None)], cut))
     size = float(max(X.abs().max(), r.abs().max()))
     assert many.partial.count == len(X)
     close(many.step, once.step, size)
@@ -55,7 +55,7 @@ def test_any_cut_of_a_cohort_agrees(rule: Any, pair: tuple[Tensor, Tensor], data
 def test_blocks_add_in_float64() -> None:
     """1 + 2^-30 is more than float32 holds: the sum of two blocks keeps it, a step is float32 again."""
     rule = Mean()
-    done = play(rule, [[1.0], [2.0**-30]], cut=[slice(0, 1), slice(1, 2)])
+    done = run_rule(rule, [[1.0], [2.0**-30]], cut=[slice(0, 1), slice(1, 2)])
     assert done.partial.total.dtype == torch.float64
     assert float(done.partial.total) == 1.0 + 2.0**-30
     assert float(done.partial.sums["weighted"]) == 1.0 + 2.0**-30
@@ -66,7 +66,7 @@ def test_many_blocks_do_not_lose_what_float32_would() -> None:
     """2^24 + 1 + 1 + ... stays at 2^24 in float32."""
     rows = torch.ones(65, 1)
     rows[0] = 2.0**24
-    done = play(Mean(), rows, cut=[slice(i, i + 1) for i in range(65)])
+    done = run_rule(Mean(), rows, cut=[slice(i, i + 1) for i in range(65)])
     assert float(done.partial.total) == 2.0**24 + 64
 
 
@@ -76,11 +76,11 @@ def test_the_classes_are_the_functions(pair: tuple[Tensor, Tensor], c: float, ki
     """The arccos of the angle form turns a last digit of a cosine near 1 or -1, 1e-7, into its root, 3e-4."""
     X, r = pair
     size = float(max(X.abs().max(), r.abs().max())) * (100.0 if kind == "angle" else 1.0)
-    close(play(Mean(), X).step, functional.mean(X), size)
-    drag = play(Drag(c=c, divergence=kind), X, state=DragState(r))
+    close(run_rule(Mean(), X).step, functional.mean(X), size)
+    drag = run_rule(Drag(c=c, divergence=kind), X, state=DragState(r))
     close(drag.step, functional.drag(X, r, c, kind), size)
     close(drag.partial.per_client["divergence"], functional.divergence(X, r, c, kind), 1.0)
-    close(play(BRDrag(c=c, divergence=kind), X, root=r).step, functional.br_drag(X, r, c, kind), size)
+    close(run_rule(BRDrag(c=c, divergence=kind), X, root=r).step, functional.br_drag(X, r, c, kind), size)
     for dtype in (torch.float32, torch.float64):
         wide, reference = X.to(dtype), r.to(dtype)
         assert functional.drag(wide, reference, c, kind).dtype == dtype

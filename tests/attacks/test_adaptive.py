@@ -45,14 +45,14 @@ def test_the_best_cosine_against_br_drag(c: float, goal: str, x: float, value: f
 
 
 @pytest.mark.parametrize("c", [0.0, 0.1, 0.25, 0.4, 0.5])
-def test_no_other_lie_does_more(c: float) -> None:
-    """Against the rule itself: of 500 random lies none moves one attacker's step further back, or further away."""
-    draws = rng(0, "lies")
+def test_no_other_forged_update_does_more_damage_to_br_drag(c: float) -> None:
+    """Against the rule itself: of 500 random updates none moves one attacker's step further back, or further away."""
+    draws = rng(0, "forged")
     r, honest = draws.normal(size=6), draws.normal(size=(4, 6))
     rhat = r / np.linalg.norm(r)
 
-    def effect(lie: np.ndarray) -> tuple[float, float]:
-        v = functional.br_drag(lie[None], r, c)
+    def effect(forged: np.ndarray) -> tuple[float, float]:
+        v = functional.br_drag(forged[None], r, c)
         along = float(v @ rhat)
         return along, float(np.linalg.norm(v - along * rhat))
 
@@ -65,7 +65,7 @@ def test_no_other_lie_does_more(c: float) -> None:
     assert back == pytest.approx(size * ((4 * c - 1) if c <= 0.25 else 1 - 1 / (4 * c)))
 
 
-def test_the_side_is_against_the_honest() -> None:
+def test_across_takes_the_side_opposite_to_the_honest_updates() -> None:
     r = np.array([2.0, 0.0, 0.0])
     honest = np.array([[1.0, 1.0, 0.0], [1.0, 3.0, 0.0]])
     sent = attacks.adaptive_br_drag(honest, 2, r, 0.5, goal="across")
@@ -73,7 +73,7 @@ def test_the_side_is_against_the_honest() -> None:
     np.testing.assert_allclose(attacks.adaptive_br_drag(honest, 1, r, 0.1), [[-2.0, 0.0, 0.0]], atol=1e-12)
 
 
-def test_edges_of_the_attack_on_br_drag() -> None:
+def test_adaptive_br_drag_edge_cases() -> None:
     r, honest = torch.tensor([3.0, 0.0]), torch.tensor([[1.0, 0.0]])  # the honest mean is along r
     sent = attacks.adaptive_br_drag(honest, 1, r, 0.5, goal="across")
     assert float(sent.norm()) == pytest.approx(3.0) and abs(float(sent[0, 1])) == pytest.approx(3 * 0.75**0.5)
@@ -88,8 +88,8 @@ def damage(honest: np.ndarray, sent: np.ndarray, root: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_ascent_does_more_than_where_it_starts(seed: int) -> None:
-    """h is what the attack says it climbs: the damage to FLTrust's own step. It never ends below its start."""
+def test_the_ascent_increases_the_damage(seed: int) -> None:
+    """The objective h is the damage to FLTrust's own step; the ascent never ends below its start."""
     draws = rng(seed, "h")
     root, f = draws.normal(size=12), 3
     honest = root + draws.normal(size=(7, 12))
@@ -103,7 +103,7 @@ def test_the_ascent_does_more_than_where_it_starts(seed: int) -> None:
 
 
 def test_the_ascent_nears_the_optimum_in_the_plane() -> None:
-    """d = 2, one attacker: brute force over the angle of its lie."""
+    """d = 2, one attacker: brute force over the angle of its update."""
     root = np.array([1.0, 0.2])
     honest = np.array([[1.0, 0.5], [0.8, -0.1], [1.2, 0.3]])
     angles = np.linspace(0.0, 2 * np.pi, 2001)
@@ -113,5 +113,5 @@ def test_the_ascent_nears_the_optimum_in_the_plane() -> None:
     assert damage(honest, sent, root) >= 0.98 * best
 
 
-def test_a_zero_root_gives_zero_lies() -> None:
+def test_a_zero_root_update_is_answered_with_zero_updates() -> None:
     assert (attacks.adaptive_fltrust(np.ones((3, 4)), 2, np.zeros(4), rng(0, "a")) == 0.0).all()

@@ -35,7 +35,7 @@ def test_sign_flip() -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_the_kind_that_goes_in_comes_out(kind: type) -> None:
+def test_the_array_type_and_dtype_are_kept(kind: type) -> None:
     own = np.ones((2, 3), dtype=kind)
     for sent in (sign_flip(own), random_scaling(own, 3.0, rng(0, "a"))):
         assert isinstance(sent, np.ndarray)
@@ -43,14 +43,14 @@ def test_the_kind_that_goes_in_comes_out(kind: type) -> None:
     assert isinstance(random_scaling(torch.ones(2, 3), 3.0, rng(0, "a")), Tensor)
 
 
-def test_random_scaling_has_the_variance_it_says() -> None:
+def test_random_scaling_variance() -> None:
     """20,000 draws: the standard error of a variance of 3 is 3 sqrt(2/20000) = 0.03, of the mean 0.012."""
     p = random_scaling(np.ones((20_000, 1)), 3.0, rng(0, "a"))
     assert p.var() == pytest.approx(3.0, abs=4 * 0.03)
     assert p.mean() == pytest.approx(0.0, abs=4 * 0.0123)
 
 
-def test_one_number_a_row_or_a_number_a_tensor() -> None:
+def test_one_factor_for_each_row_or_each_tensor() -> None:
     whole = random_scaling(torch.ones(4, 5), 3.0, rng(0, "a"))
     assert all(len(set(row)) == 1 for row in whole.tolist())
     pieces = random_scaling(torch.ones(4, 5), 3.0, rng(0, "a"), segments=(0, 2, 5))
@@ -70,14 +70,14 @@ def test_per_tensor_object() -> None:
     assert abs(factors[0] - factors[2]) > 1e-3
 
 
-def test_a_client_sends_the_same_whoever_attacks_beside_it() -> None:
+def test_the_draw_of_a_client_does_not_depend_on_other_attackers() -> None:
     many = RandomScaling().craft(NoState(), View(updates([2, 5, 7]), info=SETTING), NOW)[0]
     alone = RandomScaling().craft(NoState(), View(updates([5]), info=SETTING), NOW)[0]
     assert torch.equal(many.delta[1], alone.delta[0])
     assert many.client.tolist() == [2, 5, 7]
 
 
-def test_every_round_and_seed_draws_anew() -> None:
+def test_every_round_and_seed_has_its_own_draw() -> None:
     p = [
         ratios(RandomScaling(), [1], context)[0, 0]
         for context in (NOW, RoundContext(5, 0.1, 9), RoundContext(4, 0.1, 10))
@@ -107,7 +107,7 @@ def test_bad_input(make: object, message: str) -> None:
         make()  # type: ignore[operator]
 
 
-def test_named_in_a_spec() -> None:
+def test_attack_from_a_spec() -> None:
     table = {"name": "random_scaling", "attackers": 4, "std": 3.0, "per_tensor": True, "redraw": True}
     experiment = dragfl.load({"attack": table})
     assert experiment.attack == RandomScaling(std=3.0, per_tensor=True)

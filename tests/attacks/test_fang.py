@@ -34,7 +34,7 @@ def krum(rows: np.ndarray, f: int) -> int:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("f", [2, 4])
-def test_krum_picks_the_lie(seed: int, f: int) -> None:
+def test_krum_selects_the_forged_update(seed: int, f: int) -> None:
     honest = rng(seed, "h").normal(size=(12, 20)) + 0.3
     sent = attacks.fang_krum(honest, f)
     assert (sent == sent[0]).all() and krum(np.vstack([honest, sent]), f) >= 12
@@ -46,8 +46,8 @@ def test_krum_picks_the_lie(seed: int, f: int) -> None:
     assert (np.sign(sent[0]) == -np.sign(picked)).all() and lam > 0.0
 
 
-def test_the_largest_of_the_halved_is_sent() -> None:
-    """Start and halving as the paper says, with Krum in plain loops."""
+def test_lambda_is_halved_until_krum_selects_the_update() -> None:
+    """Start and halving as in the paper, with Krum in plain loops."""
     honest, f = rng(8, "h").normal(size=(9, 6)) + 0.5, 3
     n, d = 12, 6
     s = np.sign(honest[krum(honest, f)])
@@ -69,7 +69,7 @@ def test_partial_knowledge_of_krum() -> None:
 
 
 @pytest.mark.parametrize(("h", "f"), [(1, 1), (1, 3), (2, 1), (3, 3)])
-def test_krum_attack_on_few(h: int, f: int) -> None:
+def test_fang_krum_with_few_updates(h: int, f: int) -> None:
     honest = rng(0, "h").normal(size=(h, 4))
     for knows in ("full", "partial"):
         assert np.isfinite(attacks.fang_krum(honest, f, knows)).all()
@@ -98,7 +98,7 @@ def between(sent: Tensor, low: Tensor, high: Tensor) -> bool:
     return bool(((sent >= low - 1e-6) & (sent <= high + 1e-6)).all())
 
 
-def test_every_attacker_draws_for_itself() -> None:
+def test_every_attacker_draws_its_own_values() -> None:
     honest = torch.from_numpy(rng(1, "h").normal(size=(6, 50)))
     sent = attacks.fang_trim(honest, 3, rng(0, "a"))
     assert between(sent, *trim_interval(honest, torch.sign(honest.sum(0)), 2.0))

@@ -25,7 +25,7 @@ def close(found: Tensor, expected: list[float] | Tensor, atol: float = 1e-6) -> 
         torch.testing.assert_close(row, torch.as_tensor(expected, dtype=row.dtype), atol=atol, rtol=0)
 
 
-def test_inner_product() -> None:
+def test_ipm() -> None:
     close(attacks.ipm(H, 1, 0.1), [-0.075, -0.1])
     close(attacks.ipm(H, 3, 100.0), [-75.0, -100.0])
     assert attacks.ipm(H, 3).shape == (3, 2)
@@ -81,7 +81,7 @@ def searched(honest: Tensor, direction: Direction, fits: object) -> Tensor:
 
 
 @pytest.mark.parametrize(("direction", "seed"), list(product(["unit", "sign", "std"], range(3))))
-def test_closed_forms_are_what_a_search_finds(direction: Direction, seed: int) -> None:
+def test_closed_forms_agree_with_a_bisection(direction: Direction, seed: int) -> None:
     X = torch.from_numpy(rng(seed, "h").normal(size=(6, 9)) + 0.5)
     pairs = torch.cdist(X, X)
 
@@ -106,7 +106,7 @@ def test_a_mean_of_zero_falls_back_to_std(attack: object) -> None:
 
 @pytest.mark.parametrize("attack", [attacks.min_max, attacks.min_sum, attacks.alie])
 @pytest.mark.parametrize("rows", [1, 4])
-def test_honest_updates_that_agree_leave_no_room(attack: object, rows: int) -> None:
+def test_identical_honest_updates_are_sent_unchanged(attack: object, rows: int) -> None:
     X = torch.tensor([[1.0, -2.0]]).repeat(rows, 1)
     close(attack(X, 2), X[0])  # type: ignore[operator]
 
@@ -144,7 +144,7 @@ def test_backdoor_scale() -> None:
     assert attacks.backdoor_scale(np.array([[1.0, -2.0]]), 10.0).tolist() == [[10.0, -20.0]]
 
 
-def test_optimised_lies_against_the_mean_take_the_largest_factor() -> None:
+def test_search_against_the_mean_takes_the_largest_factor() -> None:
     """|mean - mu| = f/n |b - mu| grows with the factor, so the search ends at its largest, 1024."""
 
     def defence(sent: Tensor) -> Tensor:
@@ -156,8 +156,8 @@ def test_optimised_lies_against_the_mean_take_the_largest_factor() -> None:
 
 
 @pytest.mark.parametrize("limit", [0.3, 2.0, 7.0, 300.0])
-def test_optimised_lies_find_the_edge_of_what_passes(limit: float) -> None:
-    """A defence that ignores lies longer than `limit` |mu|: the best epsilon is `limit`, found to 1/8 of an octave."""
+def test_search_finds_the_largest_factor_that_the_defence_accepts(limit: float) -> None:
+    """A defence that ignores updates longer than `limit` |mu|: the best epsilon is `limit`, found to 1/8 octave."""
 
     def defence(sent: np.ndarray) -> np.ndarray:
         far = np.linalg.norm(sent[0]) > limit * 1.25

@@ -1,4 +1,4 @@
-"""What a round lets attackers see, and that no rule learns who they are."""
+"""The view that each level of knowledge grants; rules do not know who the attackers are."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ LEVELS: dict[Knowledge, set[str]] = {
 
 
 @dataclass(frozen=True)
-class Watches:
-    """Notes its views and sends what `lie` makes of the clean updates."""
+class RecordsViews:
+    """Records its views and sends its clean updates times `factor`."""
 
     knowledge: Knowledge = "white_box"
     factor: float = 1.0
@@ -51,7 +51,7 @@ def simulation(experiment: Load, attack: object, block: int = 4, **changes: Any)
 
 @pytest.mark.parametrize("knowledge", LEVELS)
 def test_a_view_holds_what_its_level_grants(experiment: Load, knowledge: Knowledge) -> None:
-    attack = Watches(knowledge)
+    attack = RecordsViews(knowledge)
     run = simulation(experiment, attack, algorithm={"name": "br_drag"})
     w = run.state.w
     run.step()
@@ -63,9 +63,9 @@ def test_a_view_holds_what_its_level_grants(experiment: Load, knowledge: Knowled
 
 
 @pytest.mark.parametrize("knowledge", ["own", "colluding", "omniscient"])
-def test_nothing_reachable_says_more(experiment: Load, knowledge: Knowledge) -> None:
-    """Every tensor that can be reached, with the memory it lies in, holds no more than the view grants."""
-    attack = Watches(knowledge)
+def test_nothing_else_can_be_reached_from_a_view(experiment: Load, knowledge: Knowledge) -> None:
+    """Every tensor that can be reached, with its storage, holds no more than the view grants."""
+    attack = RecordsViews(knowledge)
     run = simulation(experiment, attack)
     run.step()
     honest = 4 if knowledge == "omniscient" else 0
@@ -78,9 +78,9 @@ def test_nothing_reachable_says_more(experiment: Load, knowledge: Knowledge) -> 
                 assert leaf.untyped_storage().nbytes() <= rows * width * leaf.element_size(), path
 
 
-def test_the_defence_keeps_no_secrets_of_clients(experiment: Load) -> None:
+def test_the_white_box_excludes_losses_and_client_states(experiment: Load) -> None:
     """A white box is the rule, its state and the updates: neither losses nor what clients keep between rounds."""
-    attack = Watches("white_box")
+    attack = RecordsViews("white_box")
     simulation(experiment, attack, algorithm={"name": "scaffold"}).step()
     (view,) = attack.views
     assert isinstance(view.aggregate, Rehearsal)
@@ -97,9 +97,9 @@ def runnable(experiment: Load, algorithm: dict[str, Any], attack: object) -> Any
 
 
 @pytest.mark.parametrize("algorithm", rules(), ids=lambda a: a["aggregate"]["name"])
-def test_a_rehearsal_is_the_step_of_the_round(experiment: Load, algorithm: dict[str, Any]) -> None:
-    """What the white box foretells for the lies that are sent is the step that is made, bit for bit, in every round."""
-    attack = Watches("white_box", factor=-2.0)
+def test_the_predicted_step_is_the_step_of_the_round(experiment: Load, algorithm: dict[str, Any]) -> None:
+    """The step that the white box predicts for the forged updates is the step of the round, bit for bit."""
+    attack = RecordsViews("white_box", factor=-2.0)
     run = runnable(experiment, algorithm, attack)
     for t in range(3):
         w, memory = run.state.w, snapshot({"state": run.state.aggregate})
@@ -107,18 +107,18 @@ def test_a_rehearsal_is_the_step_of_the_round(experiment: Load, algorithm: dict[
         record = run.step()
         view = attack.views[t]
         assert view.aggregate is not None
-        lie = -2.0 * view.own.delta
+        forged = -2.0 * view.own.delta
         with one_thread():  # as in a round
-            foretold = view.aggregate(lie)
-            assert torch.equal(foretold, view.aggregate(lie)), "asked twice"
-        assert torch.equal(w + foretold, run.state.w)
-        assert snapshot({"state": view.aggregate.defence.state}) == memory, "the rehearsal has advanced its state"
+            predicted = view.aggregate(forged)
+            assert torch.equal(predicted, view.aggregate(forged)), "asked twice"
+        assert torch.equal(w + predicted, run.state.w)
+        assert snapshot({"state": view.aggregate.defence.state}) == memory, "the prediction has changed the state"
         assert record.metrics["attackers"] == 2 and view.aggregate.defence.rule is for_real
 
 
 def test_a_round_that_would_be_skipped_is_a_step_of_zero(experiment: Load) -> None:
-    """Krum that assumes nobody lies needs three updates. It has three, and one when two are not finite."""
-    attack = Watches("white_box")
+    """Krum with f = 0 needs three updates. It has three, and one if two are not finite."""
+    attack = RecordsViews("white_box")
     krum = {"aggregate": {"name": "krum", "f": 0}}
     simulation(experiment, attack, algorithm=krum, clients={"total": 3}).step()
     (view,) = attack.views
@@ -127,11 +127,11 @@ def test_a_round_that_would_be_skipped_is_a_step_of_zero(experiment: Load) -> No
 
 
 @pytest.mark.parametrize("algorithm", ["drag", "br_drag", "fedavg"])
-def test_asking_changes_nothing(experiment: Load, algorithm: str) -> None:
-    """A white box that asks a hundred times and then sends the truth leaves the run as it would have been."""
+def test_predicting_steps_does_not_change_the_run(experiment: Load, algorithm: str) -> None:
+    """An attack that predicts many steps and then sends its clean updates leaves the run unchanged."""
 
     @dataclass(frozen=True)
-    class Asks(Watches):
+    class PredictsManySteps(RecordsViews):
         def craft(self, state: Any, view: View, context: RoundContext) -> tuple[Updates, Any]:
             assert view.aggregate is not None
             for i in range(20):
@@ -140,7 +140,7 @@ def test_asking_changes_nothing(experiment: Load, algorithm: str) -> None:
             return view.own, state
 
     runs = []
-    for attack in (Asks(), None):
+    for attack in (PredictsManySteps(), None):
         changes = {} if attack is None else {"attack": {"name": attack, "attackers": 2}}
         run = dragfl.simulate(experiment(algorithm={"name": algorithm}, engine={"block": 4}, **ROOT, **changes))
         list(run)
@@ -150,13 +150,13 @@ def test_asking_changes_nothing(experiment: Load, algorithm: str) -> None:
 
 def test_the_reference(experiment: Load) -> None:
     """BR-DRAG's is this round's root update; DRAG's the one it carries, which in the first round is not there yet."""
-    attack = Watches("white_box")
+    attack = RecordsViews("white_box")
     run = simulation(experiment, attack, algorithm={"name": "br_drag"})
     w = run.state.w
     run.step()
     root = run.federation.worker.train_root(w, RoundContext(0, 0.2, 3))
     torch.testing.assert_close(attack.views[0].reference, root)
-    attack = Watches("white_box")
+    attack = RecordsViews("white_box")
     run = simulation(experiment, attack, algorithm={"name": "drag"})
     run.step()
     carried = run.state.aggregate.r
@@ -170,7 +170,7 @@ def test_rules_do_not_know_who_attacks(experiment: Load, algorithm: dict[str, An
     """The same is sent with two clients called attackers, and with none: nothing but the label changes."""
     runs = []
     for attackers in (2, 0):
-        run = runnable(experiment, algorithm, Watches("white_box"))
+        run = runnable(experiment, algorithm, RecordsViews("white_box"))
         spec = replace(run.experiment, attackers=replace(run.experiment.attackers, attackers=attackers))
         run = dragfl.simulate(spec)
         records = [{k: v for k, v in record.metrics.items() if k != "attackers"} for record in run]
@@ -181,7 +181,7 @@ def test_rules_do_not_know_who_attacks(experiment: Load, algorithm: dict[str, An
 
 @pytest.mark.parametrize("block", [1, 4, 20])
 def test_replay_sends_the_last_change(experiment: Load, block: int) -> None:
-    """All six ride free: nothing moves in round 1, so nothing ever does; with one working client the rest repeat."""
+    """Each free rider sends the last change of the model; zero in the first round."""
     run = simulation(experiment, FreeRider("replay"), block)
     models = [run.state.w]
     for t in range(3):
@@ -193,15 +193,15 @@ def test_replay_sends_the_last_change(experiment: Load, block: int) -> None:
         assert torch.equal(run.state.attack.w, models[t])
 
 
-def test_what_lone_attackers_remember_is_public(experiment: Load) -> None:
-    """An attack that knows only itself and tries to pass on its update by its state finds zeros there."""
+def test_attackers_that_know_only_themselves_share_no_updates_through_their_state(experiment: Load) -> None:
+    """An `own` attack that stores its update in the shared state finds zeros there."""
 
     @dataclass(frozen=True)
     class Note:
         seen: Tensor | None = None
 
     @dataclass(frozen=True)
-    class Whispers(Watches):
+    class StoresItsUpdate(RecordsViews):
         knowledge: Knowledge = "own"
 
         def init(self, info: FederationInfo) -> Any:
@@ -210,16 +210,16 @@ def test_what_lone_attackers_remember_is_public(experiment: Load) -> None:
         def craft(self, state: Any, view: View, context: RoundContext) -> tuple[Updates, Any]:
             return view.own, Note(view.own.delta.clone())
 
-    run = simulation(experiment, Whispers())
+    run = simulation(experiment, StoresItsUpdate())
     run.step()
     assert not run.state.attack.seen.any()
     with pytest.raises(dragfl.testing.BrokenContract, match=r"state\.seen depends on the attackers other than"):
-        dragfl.testing.check_attack(Whispers(), skip={"worker"})
+        dragfl.testing.check_attack(StoresItsUpdate(), skip={"worker"})
 
 
 def test_weights_stay_honest_and_extras_are_forged_and_dropped_with_the_update(experiment: Load) -> None:
     """Under SCAFFOLD the control variates are forged too; those of a dropped update are dropped with it."""
-    attack = Watches("omniscient", factor=-1.0)
+    attack = RecordsViews("omniscient", factor=-1.0)
     run = simulation(experiment, attack, algorithm={"name": "scaffold"})
     run.step()
     view, forging = attack.views  # the second call crafts the forged extra, as if it were the update
@@ -247,11 +247,11 @@ def test_every_attack_runs(experiment: Load, name: str, algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("attack", [ALIE(knowledge="white_box"), IPM(knowledge="white_box")])
-def test_optimised_attacks_do_no_less_than_fixed_ones(experiment: Load, attack: Any) -> None:
+def test_searched_factors_do_at_least_the_damage_of_fixed_ones(experiment: Load, attack: Any) -> None:
     """In the first round, against BR-DRAG: the step is at least as far from the honest mean as with a fixed factor."""
     away = []
     for given in (attack, ALIE(z=1.5) if isinstance(attack, ALIE) else IPM(0.5)):
-        watch = Watches("omniscient")
+        watch = RecordsViews("omniscient")
         simulation(experiment, watch, algorithm={"name": "br_drag"}).step()
         honest = watch.views[0].honest
         run = simulation(experiment, given, algorithm={"name": "br_drag"})
@@ -277,7 +277,7 @@ def test_optimised_attacks_do_no_less_than_fixed_ones(experiment: Load, attack: 
     ],
 )
 def test_counted_among_all_or_among_the_sampled(experiment: Load, table: dict[str, Any], counts: set[int]) -> None:
-    """Three of six are sampled, in 40 rounds: fixed attackers come as they come, redrawn ones as they are counted."""
+    """Three of six clients are sampled in each of 40 rounds; `counted_in` fixes the number of redrawn attackers."""
     spec = experiment(rounds=40, clients={"per_round": 3}, attack={"name": "sign_flip", **table})
     records = list(dragfl.simulate(spec))
     seen = [record.metrics["attackers"] for record in records]

@@ -1,4 +1,4 @@
-"""Mimic: whom it copies, and that what it learnt survives a stop."""
+"""Mimic: the client it copies, and its state after a resume."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_after_the_warm_up_the_client_stays() -> None:
     assert torch.equal(sent.delta[0], moved[1]) and after == state  # not sampled: the furthest of those that are
 
 
-def test_a_fixed_client_and_nobody() -> None:
+def test_a_fixed_client_and_no_finite_update() -> None:
     H = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     sent, state = Mimic(client=4).craft(MimicState(), view(H, [3, 4]), RoundContext(0, 0.1, 5))
     assert torch.equal(sent.delta, H[1].repeat(2, 1)) and state == MimicState()
@@ -96,7 +96,7 @@ def test_a_fixed_client_and_nobody() -> None:
 
 
 @pytest.mark.parametrize("attack", [Mimic(warm_up=3), FreeRider("replay")], ids=["mimic", "replay"])
-def test_resume_is_as_if_it_never_stopped(experiment: Load, tmp_path: Path, attack: object) -> None:
+def test_resumed_equals_uninterrupted(experiment: Load, tmp_path: Path, attack: object) -> None:
     """Stopped after round 3 of 6 and resumed from its checkpoint: the same bits as in one go."""
     table = {"name": attack, "attackers": 2}
     changes = {"clients": {"per_round": 4}, "attack": table, "checkpoint": {"every": 1}}

@@ -43,7 +43,7 @@ def same(found: Any, expected: Any, scale: float) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_both_send_the_same(shape: tuple[int, int], kind: Any, scale: float) -> None:
+def test_the_same_updates_are_sent(shape: tuple[int, int], kind: Any, scale: float) -> None:
     """Given the same (h, d), as arrays and as tensors, small and large."""
     theirs = byzfl
     H = kind(honest(shape, scale=scale))
@@ -98,7 +98,7 @@ def test_gaussian_has_the_same_law() -> None:
 @pytest.mark.parametrize("rule", ["TrMean", "Median", "Krum", "GeometricMedian"])
 @pytest.mark.parametrize("name", ["ipm", "alie"])
 @pytest.mark.parametrize("seed", range(3))
-def test_optimised_attacks_do_no_less(rule: str, name: str, seed: int) -> None:
+def test_searched_factors_do_at_least_the_same_damage(rule: str, name: str, seed: int) -> None:
     """Against ByzFL's own rules, with as many evaluations: |step - mu| is at least what its search finds, within 1 %.
 
     Where the damage still grows beyond 1024 (no rule here) its search would go on for ever and ours would not.

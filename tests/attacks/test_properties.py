@@ -1,4 +1,4 @@
-"""What holds for every attack whatever comes in: shapes, kinds, nothing changed, no NaN where there was none."""
+"""Properties of every attack for any input: shape, dtype, finite values, unchanged input."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OWN: dict[str, Function] = {
 EVERY = HONEST | OWN
 
 
-def test_no_function_is_forgotten() -> None:
+def test_every_attack_function_is_covered() -> None:
     functions = {name for name in attacks.__all__ if inspect.isfunction(getattr(attacks, name))}
     assert functions - {"alie_z", "non_finite"} == {name.split()[0] for name in EVERY}
 
@@ -76,7 +76,7 @@ def matrices(draw: st.DrawFn) -> np.ndarray:
 @pytest.mark.parametrize("name", EVERY)
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(X=matrices(), f=st.integers(1, 4))
-def test_whatever_comes_in(name: str, X: np.ndarray, f: int) -> None:
+def test_shape_dtype_and_finite_values(name: str, X: np.ndarray, f: int) -> None:
     before = X.copy()
     sent = EVERY[name](X, f)
     assert isinstance(sent, np.ndarray) and sent.dtype == X.dtype
@@ -86,7 +86,7 @@ def test_whatever_comes_in(name: str, X: np.ndarray, f: int) -> None:
     tensor = EVERY[name](torch.from_numpy(X), f)
     assert isinstance(tensor, torch.Tensor) and np.array_equal(tensor.numpy(), sent)
     sent[:] = 7.0
-    assert (before == X).all(), "what is sent lies in the memory of what came in"
+    assert (before == X).all(), "the forged updates share memory with the input"
 
 
 @pytest.mark.parametrize("name", sorted(set(HONEST) - {"mimic z"}))
@@ -108,7 +108,7 @@ def test_rows_that_are_not_finite_are_left_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("f", [-1, 1.5, True])
-def test_a_wrong_f(f: Any) -> None:
+def test_an_invalid_f_is_an_error(f: Any) -> None:
     with pytest.raises(SpecError, match="give the number of attackers"):
         attacks.ipm(np.ones((2, 2)), f)
 
@@ -131,15 +131,15 @@ OBJECTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("table", OBJECTS, ids=lambda table: " ".join(map(str, table.values())))
-def test_every_setting_keeps_the_contract_and_can_be_named(table: dict[str, Any]) -> None:
+def test_every_setting_keeps_the_contract(table: dict[str, Any]) -> None:
     attack = dragfl.load({"attack": {"attackers": 3, **table}}).attack
     assert attack is not None
     check_attack(attack)
 
 
 @pytest.mark.parametrize("table", OBJECTS, ids=lambda table: " ".join(map(str, table.values())))
-def test_honest_updates_that_are_not_finite_spoil_no_lie(table: dict[str, Any]) -> None:
-    """The server drops them, so attackers go by the rest; and if there is none, they send what they have."""
+def test_forged_updates_are_finite_when_honest_ones_are_not(table: dict[str, Any]) -> None:
+    """The server drops these, so attackers use the rest; without any they send their own updates."""
     if table["name"] == "non_finite":
         return
     attack: Any = dragfl.load({"attack": {"attackers": 3, **table}}).attack

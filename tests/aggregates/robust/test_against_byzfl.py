@@ -157,7 +157,7 @@ def test_norm_clipping_is_the_mean_of_clipped_updates(shape: tuple[int, int], ki
 @kinds
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_bucketing_has_the_same_buckets_up_to_the_draw(kind: str, size: int) -> None:
-    """The rows are shuffled by unlike generators: the number of rows and their size-weighted sum agree."""
+    """The rows are shuffled by different generators: the number of rows and their size-weighted sum agree."""
     X = cohort((10, 6), kind)
     ours, theirs = fn.bucketing(X, size, np.random.default_rng(0)), byzfl.Bucketing(size)(X)
     assert ours.shape == theirs.shape

@@ -100,7 +100,7 @@ def test_networks_put_every_rank_into_its_class(n: int, data: st.DataObject) -> 
     np.testing.assert_array_equal(X, np.random.default_rng(n).normal(size=(n, 50)).astype(np.float32))
 
 
-def test_what_nobody_reads_is_not_computed() -> None:
+def test_unread_values_are_not_computed() -> None:
     full, median = network(tuple(range(40))), network(tuple(0 if i in (19, 20) else UNREAD for i in range(40)))
     assert len(network((0,) * 40)) == 0
     assert sum(low + high for *_, low, high in median) < 0.8 * 2 * len(full)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dragfl import functional as fn
 from dragfl.algorithms import chain
-from tests.aggregates.drive import play
+from tests.aggregates.drive import run_rule
 from tests.aggregates.robust.cohorts import RULES, Rows, attacked, needs
 
 ROUNDING = 1e-4
@@ -111,7 +111,7 @@ def test_after_mixing_every_rule_keeps_its_bound(name: str, data: st.DataObject,
     """The honest rows now have a diameter of at most 3 diam: the bounds above, of 3 diam, from rows within diam."""
     honest, bad, f = data.draw(attacked(lambda f: needs(name, f)))
     n = len(honest) + f
-    step = play(chain("nnm", name, f=f), together(honest, bad, seed)).step.numpy()
+    step = run_rule(chain("nnm", name, f=f), together(honest, bad, seed)).step.numpy()
     reach = {"krum": math.sqrt(n), "multi_krum": 1 + math.sqrt(n), "mda": 1.0}.get(name, 2 * math.sqrt(honest.shape[1]))
     assert nearest_honest(step, honest) <= (1 + 3 * reach) * diameter(honest) * (1 + ROUNDING) + slack(honest)
 
@@ -135,7 +135,7 @@ def test_clipping_is_bounded_by_its_radius(case: Any, radius: float, seed: int) 
 
 @settings(max_examples=40, deadline=None)
 @given(case=attacked(lambda f: 2 * f + 1), seed=st.integers(0, 99))
-def test_arc_leaves_nobody_longer_than_the_longest_honest_update(case: Any, seed: int) -> None:
+def test_arc_leaves_no_update_longer_than_the_longest_honest_update(case: Any, seed: int) -> None:
     """With f >= 1, floor(2f(n - f)/n) >= f are clipped as n >= 2f, so the threshold is an honest norm or below one."""
     honest, bad, f = case
     longest = float(np.linalg.norm(honest.astype(np.float64), axis=1).max())

@@ -10,7 +10,7 @@ import torch
 from dragfl.aggregates.robust import ROBUST
 from dragfl.algorithms import chain
 from dragfl.testing import check_aggregate
-from tests.aggregates.drive import play
+from tests.aggregates.drive import run_rule
 
 ALONE: dict[str, Any] = {
     **{name: rule() for name, rule in ROBUST.items()},
@@ -53,13 +53,13 @@ def test_ties_of_mixed_rows_are_broken_by_their_order() -> None:
 def test_suspicion_points_at_an_update_that_stands_out(name: str) -> None:
     """Eight updates around a direction and a long one against it, which every rule but FoolsGold should suspect most.
 
-    FoolsGold suspects what is alike: there it is the one suspected least.
+    FoolsGold suspects similar updates: there it is the least suspicious one.
     """
     draws = torch.Generator().manual_seed(1)
     X = 1.0 + 0.3 * torch.randn(9, 40, generator=draws)
     X[5] = -4.0 * X[5]
     rule = ROBUST[name](f=1) if hasattr(ROBUST[name](), "f") else ROBUST[name]()
-    columns = play(rule, X).partial.per_client
+    columns = run_rule(rule, X).partial.per_client
     assert torch.allclose(columns["norm"].float(), X.norm(dim=1), rtol=1e-5)
     suspicion = columns["suspicion"]
     assert suspicion.shape == (9,)
@@ -69,7 +69,7 @@ def test_suspicion_points_at_an_update_that_stands_out(name: str) -> None:
 def test_suspicion_of_a_bucket_is_shared_by_its_members() -> None:
     X = torch.ones(6, 4) + 0.01 * torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     X[2] = -50.0
-    suspicion = play(chain("bucketing", "geometric_median", f=1), X).partial.per_client["suspicion"]
+    suspicion = run_rule(chain("bucketing", "geometric_median", f=1), X).partial.per_client["suspicion"]
     worst = (suspicion > 1.0).nonzero().flatten().tolist()
     assert len(worst) == 2
     assert 2 in worst

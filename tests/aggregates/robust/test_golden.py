@@ -17,7 +17,7 @@ from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.krum import krum_scores
 from dragfl.algorithms import chain
 from dragfl.arithmetic import row_norms
-from tests.aggregates.drive import play
+from tests.aggregates.drive import run_rule
 
 X = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 2.0], [10.0, -10.0]])
 
@@ -44,7 +44,7 @@ def test_krum_scores_and_those_of_byzfl() -> None:
     squared = Gram(X, row_norms(X)).squared
     assert krum_scores(squared, 2).tolist() == [3.0, 2.0, 3.0, 3.0, 383.0]
     assert krum_scores(squared, 3).tolist() == [7.0, 3.0, 5.0, 7.0, 604.0]
-    assert play(ROBUST["krum"](f=1), X).partial.per_client["suspicion"].tolist() == [3.0, 2.0, 3.0, 3.0, 383.0]
+    assert run_rule(ROBUST["krum"](f=1), X).partial.per_client["suspicion"].tolist() == [3.0, 2.0, 3.0, 3.0, 383.0]
 
 
 def test_nearest_neighbour_mixing() -> None:
@@ -52,8 +52,8 @@ def test_nearest_neighbour_mixing() -> None:
     close(mixed, [[0.75, 1.0]] * 4 + [[3.0, -2.0]])  # type: ignore[list-item]
     close(fn.trimmed_mean(mixed, 1), [0.75, 1.0])
     close(fn.median(mixed), [0.75, 1.0])
-    close(play(chain("nnm", "trimmed_mean", f=1), X).step, [0.75, 1.0])
-    close(play(chain("nnm", "median", f=1), X).step, [0.75, 1.0])
+    close(run_rule(chain("nnm", "trimmed_mean", f=1), X).step, [0.75, 1.0])
+    close(run_rule(chain("nnm", "median", f=1), X).step, [0.75, 1.0])
 
 
 def test_arc_clips_one_vector_to_the_next_longest() -> None:
@@ -111,7 +111,7 @@ def test_robust_learning_rate_by_hand() -> None:
     updates = torch.tensor([[1.0, 2.0, 1.0], [1.0, 2.0, 1.0], [1.0, -1.0, 0.0], [-1.0, -1.0, -1.0]])
     close(fn.rlr(updates, 2.0), [0.5, -0.5, -0.25])
     close(fn.rlr(updates, 0.0), [0.5, 0.5, 0.25])
-    close(play(ROBUST["rlr"](f=1), updates).step, [0.5, -0.5, -0.25])
+    close(run_rule(ROBUST["rlr"](f=1), updates).step, [0.5, -0.5, -0.25])
 
 
 def test_fools_gold_by_hand() -> None:
@@ -148,7 +148,7 @@ def test_caf_by_hand() -> None:
     Their sum 8/3 is above n - 2f = 2; now the mean is 0 and the variance 0, the least so far.
     """
     assert fn.caf(torch.tensor([[0.0], [0.0], [0.0], [4.0]]), 1).tolist() == [0.0]
-    played = play(ROBUST["caf"](f=1), torch.tensor([[0.0], [0.0], [0.0], [4.0]]))
+    played = run_rule(ROBUST["caf"](f=1), torch.tensor([[0.0], [0.0], [0.0], [4.0]]))
     assert played.partial.per_client["suspicion"].tolist() == [0.0, 0.0, 0.0, 4.0]
 
 

@@ -22,8 +22,7 @@ from dragfl.engine.round import run_round
 from dragfl.engine.state import Federation
 from dragfl.errors import Infeasible, SpecError
 from dragfl.types import FederationInfo, RoundContext, RoundInputs, Updates
-from tests.aggregates.drive import block
-from tests.aggregates.drive import play as play_rule
+from tests.aggregates.drive import block, run_rule
 from tests.engine.custom_attacks import ConstantAttack
 
 ROBUST_PRESETS = [name for name in PRESETS if name in ROBUST]
@@ -47,8 +46,8 @@ def test_by_default_f_is_the_number_of_attackers_expected_in_a_cohort(clients: A
     experiment = dragfl.load(tables)
     assert experiment.algorithm.aggregate == TrimmedMean(f)
     assert tomllib.loads(experiment.to_toml())["algorithm"]["aggregate"]["f"] == f
-    told = dragfl.load(tables, "algorithm.f=1")
-    assert told.algorithm.aggregate == TrimmedMean(1)
+    given = dragfl.load(tables, "algorithm.f=1")
+    assert given.algorithm.aggregate == TrimmedMean(1)
 
 
 def test_a_chain_in_a_spec_and_from_python() -> None:
@@ -81,7 +80,7 @@ def test_a_chain_in_a_spec_and_from_python() -> None:
         ({"aggregate": {"chain": "nnm"}}, "algorithm.aggregate.chain: expected `array`"),
     ],
 )
-def test_what_cannot_run_is_told_before_the_run(algorithm: dict[str, Any], message: str) -> None:
+def test_an_infeasible_rule_is_an_error_before_the_run(algorithm: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as error:
         dragfl.load({"algorithm": algorithm})
     assert message in str(error.value)
@@ -148,7 +147,7 @@ def test_fold_lowers_f_by_what_is_missing() -> None:
 
 
 def test_histories_of_fools_gold_follow_the_clients() -> None:
-    """Cohorts of unlike clients: a history is the sum of a client's own updates, in order of their numbers."""
+    """Cohorts of different clients: a history is the sum of a client's own updates, in order of their numbers."""
     info = FederationInfo(dim=2, clients=9, per_round=2, segments=(0, 2))
     rule, state = FoolsGold(), FoolsGold().init(info)
     cohorts = [
@@ -167,8 +166,8 @@ def test_histories_of_fools_gold_follow_the_clients() -> None:
 def test_centered_clipping_remembers_its_centre() -> None:
     """Round 0 from v = 0, radius 1: (3, 4) -> (.6, .8). Round 1: (3, 4) - v has length 4, so v + (.6, .8)."""
     rule = CenteredClipping(radius=1.0)
-    first = play_rule(rule, [[3.0, 4.0]])
-    second = play_rule(rule, [[3.0, 4.0]], state=first.state)
+    first = run_rule(rule, [[3.0, 4.0]])
+    second = run_rule(rule, [[3.0, 4.0]], state=first.state)
     torch.testing.assert_close(first.step, torch.tensor([0.6, 0.8]))
     torch.testing.assert_close(second.step, torch.tensor([1.2, 1.6]))
 
@@ -206,12 +205,12 @@ def test_a_chain_is_what_its_parts_do_one_after_the_other() -> None:
         "norm_clipping": fn.norm_clipping(mixed),
         "mean": fn.mean(mixed),
     }.items():
-        torch.testing.assert_close(play_rule(chain("arc", "nnm", last, f=2), X).step, due, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(run_rule(chain("arc", "nnm", last, f=2), X).step, due, rtol=1e-4, atol=1e-5)
 
 
-def test_somebody_elses_part_in_a_chain() -> None:
+def test_a_user_defined_part_in_a_chain() -> None:
     made = chain("dragfl.aggregates.robust.preaggregation:NNM", "median", f=1)
     assert made.parts[0] == NNM()
-    assert play_rule(made, [[1.0], [1.0], [9.0]]).step.tolist() == [1.0]
+    assert run_rule(made, [[1.0], [1.0], [9.0]]).step.tolist() == [1.0]
     with pytest.raises(SpecError, match="chain: 3 is no part"):
         chain(3, "median")
