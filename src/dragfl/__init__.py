@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from dragfl.runs.directory import Run, load_run
     from dragfl.runs.loop import resume, run
     from dragfl.runs.simulation import simulate
-    from dragfl.runs.sweep import sweep
+    from dragfl.runs.sweep import Callbacks, sweep
     from dragfl.types import Algorithm, RoundRecord, Updates
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Algorithm": "dragfl.types",
+    "Callbacks": "dragfl.runs.sweep",
     "Dataset": "dragfl.data.dataset",
     "Experiment": "dragfl.config.spec",
     "RoundRecord": "dragfl.types",
@@ -48,6 +49,7 @@ _MODULES = {
 }
 __all__ = [
     "Algorithm",
+    "Callbacks",
     "Dataset",
     "Experiment",
     "RoundRecord",
