@@ -4,8 +4,8 @@ An algorithm has three parts: a `Correction` (what clients do beyond SGD), an `A
 step) and a `ServerStep` (how the step moves the model). A part is a frozen dataclass of hyper-parameters. Its state is
 a frozen dataclass of tensors and numbers that each call takes and returns; nothing is stored on `self`.
 
-Small optional Protocols (`Robust`, `AssumesAttackers`, `HasReference`, `EvaluatesIterate`, `DataAttack`, `FitsData`,
-`MeasuresSuccess`) declare what only some parts have.
+Small optional Protocols (`RefusesAggregates`, `Robust`, `AssumesAttackers`, `HasReference`, `EvaluatesIterate`,
+`DataAttack`, `FitsData`, `MeasuresSuccess`) declare what only some parts have.
 """
 
 from __future__ import annotations
@@ -236,6 +236,16 @@ class Correction(Protocol[StateT]):
         number of clients (`count`) and the mean `gradient`. Under a robust aggregate a sum is that rule's own aggregate
         of the quantity times `count`, so no client can write into the model past the rule.
         """
+        ...
+
+
+@runtime_checkable
+class RefusesAggregates(Protocol):
+    """A correction that loses its accuracy under attack with some robust aggregates, although both parts work."""
+
+    @property
+    def unsafe_with(self) -> frozenset[str]:
+        """The names of these aggregates; the spec check refuses the combination."""
         ...
 
 

@@ -8,7 +8,7 @@ from examples.quadratic import experiment
 
 from dragfl.algorithms import PARTS
 from dragfl.errors import SpecError
-from dragfl.types import Robust
+from dragfl.types import RefusesAggregates, Robust
 from tests.algorithms.problems import STEPS, Problem, close, watch
 
 EIGHT = [([[1.0 + m / 8, 0.0], [0.0, 2.0 - m / 8]], [np.cos(m), np.sin(m)]) for m in range(8)]
@@ -16,9 +16,11 @@ ROOT = ([[1.0, 0.0], [0.0, 1.0]], [0.2, 0.1])
 
 
 def refused(correction: str, aggregate: str) -> bool:
-    """Whether quantities from clients would enter the model past a robust aggregate."""
+    """Whether the spec check refuses the combination; see docs/robust.md."""
     rule, sender = PARTS["aggregate"][aggregate](), PARTS["correction"][correction]()
-    return isinstance(rule, Robust) and (correction == "mime" or bool(sender.sends and not rule.aggregates_extras))
+    unguarded = correction == "mime" or bool(sender.sends and not getattr(rule, "aggregates_extras", True))
+    unsafe = isinstance(sender, RefusesAggregates) and aggregate in sender.unsafe_with
+    return isinstance(rule, Robust) and (unguarded or unsafe)
 
 
 @pytest.mark.parametrize("aggregate", PARTS["aggregate"])

@@ -17,6 +17,8 @@ from typing import Any
 
 import tomli_w
 
+from dragfl.aggregates.robust import Chain
+from dragfl.aggregates.robust.contract import part_name
 from dragfl.algorithms import PARTS
 from dragfl.attacks import ATTACKS
 from dragfl.config.build_parts import (
@@ -37,7 +39,7 @@ from dragfl.config.tables import Attackers, Checkpoint, Clients, Data, Engine, E
 from dragfl.data.partitions import PARTITIONS, Partition
 from dragfl.errors import SpecError
 from dragfl.models import MODELS
-from dragfl.types import Algorithm, AssumesAttackers, Attack, Robust
+from dragfl.types import Algorithm, AssumesAttackers, Attack, RefusesAggregates, Robust
 
 PLAIN_TABLES: dict[str, Any] = {"evaluation": Evaluation, "checkpoint": Checkpoint, "state": State, "engine": Engine}
 TABLES = ("data", "root", "clients", "algorithm", "algorithms", "attack", "attacks", "model", *PLAIN_TABLES)
@@ -188,6 +190,13 @@ def check_correction_with_aggregate(e: Experiment) -> None:
         raise SpecError(
             f"algorithm.correction: {sender} uses the plain mean of the clients' full gradients, so a malicious client "
             f"moves the model past the robust aggregate {robust}; {advice} mean"
+        )
+    parts = [part_name(part) for part in rule.parts] if isinstance(rule, Chain) else [robust]
+    last = parts[-1]  # after NNM the accuracy holds
+    if isinstance(correction, RefusesAggregates) and last in correction.unsafe_with and "nnm" not in parts:
+        raise SpecError(
+            f"algorithm.correction: {sender} under {last} loses 10 points of accuracy or more to 2 attackers of 10 clients "
+            f"(measured, see docs/robust.md); {advice} multi_krum"
         )
     if rule.aggregates_extras:
         return

@@ -37,6 +37,7 @@ class FedCM:
 
     fields: ClassVar[Fields] = {}
     sends: ClassVar[Fields] = {}
+    unsafe_with: ClassVar[frozenset[str]] = frozenset({"norm_clipping"})  # 20 points on digits
     paper: ClassVar[str] = "Xu et al. 2021"
     needs = no_needs
     client_finish = nothing_kept

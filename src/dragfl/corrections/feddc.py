@@ -41,6 +41,7 @@ class FedDC:
 
     fields: ClassVar[Fields] = {"h": "vector", "s": "vector"}
     sends: ClassVar[Fields] = {"ds": "vector"}
+    unsafe_with: ClassVar[frozenset[str]] = frozenset({"krum", "median", "trimmed_mean"})  # 10 to 18 points on digits
     paper: ClassVar[str] = "Gao et al. 2022"
     needs = no_needs
 

@@ -41,6 +41,7 @@ class Scaffold:
 
     fields: ClassVar[Fields] = {"c": "vector"}
     sends: ClassVar[Fields] = {"dc": "vector"}
+    unsafe_with: ClassVar[frozenset[str]] = frozenset({"dnc"})  # 24 points on digits
     paper: ClassVar[str] = "Karimireddy et al. 2020"
     needs = no_needs
 
