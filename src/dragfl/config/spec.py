@@ -195,7 +195,7 @@ def check_correction_with_aggregate(e: Experiment) -> None:
     last = parts[-1]  # after NNM the accuracy holds
     if isinstance(correction, RefusesAggregates) and last in correction.unsafe_with and "nnm" not in parts:
         raise SpecError(
-            f"algorithm.correction: {sender} under {last} loses 10 points of accuracy or more to 2 attackers of 10 clients "
+            f"algorithm.correction: {sender} under {last} loses at least 10 points of accuracy to 2 attackers of 10 clients "
             f"(measured, see docs/robust.md); {advice} multi_krum"
         )
     if rule.aggregates_extras:
