@@ -195,8 +195,8 @@ def check_correction_with_aggregate(e: Experiment) -> None:
     last = parts[-1]  # after NNM the accuracy holds
     if isinstance(correction, RefusesAggregates) and last in correction.unsafe_with and "nnm" not in parts:
         raise SpecError(
-            f"algorithm.correction: {sender} under {last} loses at least 10 points of accuracy to 2 attackers of 10 clients "
-            f"(measured, see docs/robust.md); {advice} multi_krum"
+            f"algorithm.correction: {sender} under {last} loses at least 10 points of accuracy to 2 attackers of 10 "
+            f"clients (measured, see docs/robust.md); {advice} multi_krum"
         )
     if rule.aggregates_extras:
         return
