@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ import torch
 from torch import nn
 
 import dragfl
+from dragfl.corrections import Scaffold
 from dragfl.engine.client import BUFFERS, Client, ClientData, train_client
 from dragfl.engine.round import TrainTasks, run_round
 from dragfl.engine.server_round import ServerRound
 from dragfl.engine.threads import one_thread, own_generator
+from dragfl.errors import SpecError
 from tests.conftest import Load
 
 
@@ -34,6 +37,37 @@ def test_train_client_equals_the_simulator(experiment: Load, name: str) -> None:
             assert alone.steps == block.steps[row] and alone.samples == block.updates.weight[row]
             assert alone.extra.keys() == block.updates.extra.keys()
     assert BUFFERS not in server.broadcast
+
+
+@dataclass(frozen=True)
+class WrongExtras(Scaffold):
+    """SCAFFOLD that returns other extras or another state than it declares."""
+
+    fault: str = ""
+
+    def client_finish(self, result: Any, mine: Any, sent: Any, context: Any) -> Any:
+        extra, state = super().client_finish(result, mine, sent, context)
+        if self.fault == "name":
+            return {"other": extra["dc"]}, state
+        if self.fault == "dtype":
+            return {"dc": extra["dc"].double()}, state
+        return extra, {"c": state["c"][:-1]}
+
+
+@pytest.mark.parametrize(
+    ("fault", "facts"),
+    [
+        ("name", ("extra", "other", "dc")),
+        ("dtype", ("extra 'dc'", "float64")),
+        ("state", ("client state 'c'", "shape")),
+    ],
+)
+def test_what_a_correction_returns_is_checked_against_its_declaration(
+    experiment: Load, fault: str, facts: tuple[str, ...]
+) -> None:
+    with pytest.raises(SpecError) as error:
+        dragfl.simulate(experiment(algorithm={"correction": WrongExtras(fault=fault)})).step()
+    assert all(fact in str(error.value) for fact in ("algorithm.correction", *facts))
 
 
 def test_a_range_of_steps_is_fixed_for_each_client(experiment: Load) -> None:

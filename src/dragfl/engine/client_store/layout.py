@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dragfl.errors import SpecError
 from dragfl.types import Fields
 
 
@@ -32,15 +33,16 @@ class Layout:
         return {name: torch.zeros(shape, device=self.device) for name, shape in self.shapes.items()}
 
     def check(self, values: Mapping[str, Tensor], what: str = "client state") -> None:
-        """Raise unless the values have exactly these fields, as float32 tensors of these shapes."""
+        """Raise SpecError unless the values have exactly these fields, as float32 tensors of these shapes."""
         if values.keys() != self.shapes.keys():
-            raise ValueError(f"{what} has fields {sorted(values)}, but the correction declares {sorted(self.shapes)}")
+            declared = sorted(self.shapes)
+            raise SpecError(f"algorithm.correction: {what} has fields {sorted(values)}, but it declares {declared}")
         for name, shape in self.shapes.items():
             value = values[name]
             if tuple(value.shape) != shape or value.dtype != torch.float32:
-                raise ValueError(
-                    f"{what} '{name}' is {value.dtype} of shape {tuple(value.shape)}; "
-                    f"the correction declares it as torch.float32 of shape {shape}"
+                raise SpecError(
+                    f"algorithm.correction: {what} '{name}' is {value.dtype} of shape {tuple(value.shape)}; "
+                    f"it is declared as torch.float32 of shape {shape}"
                 )
 
 
