@@ -52,9 +52,12 @@ def run(args: argparse.Namespace) -> int:
         console = Console()
         for prefix, title in TITLES.items():
             table = report.rich_table(report.summarize_runs(sorted(folder.glob(f"{prefix}-*"))))
-            table.title, table.title_justify = title, "left"
+            table.title, table.title_justify, table.caption = title, "left", None
             console.print(table)
-        console.print(f"One seed per run. Edit {args.out}/drift.toml or attack.toml and run it with `dragfl run`.")
+        console.print(
+            "One seed per run. > N: the target was not reached in N rounds. Bytes: one run, all clients together. "
+            f"Edit {args.out}/drift.toml or attack.toml and run it with `dragfl run`."
+        )
     title = "dragfl demo: client drift and attacks on label-sorted digits"
     return print_report(lambda: report.write_report([folder], args.out, title=title))
 
