@@ -269,7 +269,7 @@ class Block:
 class PieceScheduler:
     """The blocks in progress, in order, and the pieces that are not yet handed out.
 
-    A block begins, and its task is drawn, when a worker has room and a slot is free. With `folds`, a block whose
+    A block begins, and its task is drawn, when a worker can take a task and a slot is free. With `folds`, a block whose
     clients are all trained is one more piece of work, for the next free worker.
     """
 

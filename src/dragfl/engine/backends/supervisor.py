@@ -109,7 +109,7 @@ class WorkerGroup(Generic[H]):
                 worker.share(value)
 
     def feed(self, draw: Callable[[], Task | None]) -> None:
-        """Draw tasks as long as a worker has room for one; lost tasks go first."""
+        """Draw tasks as long as the queue of a worker is not full; lost tasks go first."""
         while ready := [worker for worker in self.workers if worker.ready and len(worker.tasks) < self._depth]:
             task = self._repeat.popleft() if self._repeat else draw()
             if task is None:
