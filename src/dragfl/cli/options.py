@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
+from dragfl.engine.threads import available_cores
 from dragfl.errors import SpecError
 
 
@@ -27,15 +27,11 @@ def add_sweep_options(command: argparse.ArgumentParser, default_out: str) -> Non
     add_quiet_option(command)
 
 
-def cores() -> int:
-    """The number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def number_of_jobs(args: argparse.Namespace, runs: float) -> int:
     """The number of runs in parallel: `--jobs`, or one per core if there are at least four runs per core, else 1."""
     if args.jobs is None:
-        return cores() if runs >= 4 * cores() else 1
+        cores = available_cores()
+        return cores if runs >= 4 * cores else 1
     if args.jobs < 1:
         raise SpecError(f"--jobs: {args.jobs}; give at least 1")
     return int(args.jobs)

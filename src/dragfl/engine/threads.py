@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
+from dragfl.lazy import torch
 
 
 @contextmanager
