@@ -104,6 +104,15 @@ def test_run_names_differ_only_in_the_seed() -> None:
     assert [name.removesuffix("s0") for name in zero] == [name.removesuffix("s1") for name in one]
 
 
+def test_a_derived_curve_has_no_runs_of_its_own() -> None:
+    table = {"topic": "f", "title": "t", "paper": "p", "based_on": "fig3a", "include": ["fedavg", "adabest"]}
+    derived = {"id": "adabest_own", "label": "AdaBest, own model", "of": "adabest"}
+    figure = parse_figure("own", {**table, "curves": [derived]})
+    planned = plan_figure(FigureRequest(figure, "emnist47", (0, 1)), Path("nowhere"))
+    assert figure["adabest_own"].of == "adabest"
+    assert [run.curve for run in planned.runs] == ["fedavg", "fedavg", "adabest", "adabest"]
+
+
 def test_every_claim_exists_once() -> None:
     ids = [claim.id for claim in load_claims()]
     assert len(set(ids)) == len(ids)
@@ -121,6 +130,14 @@ def test_errors_in_a_figure() -> None:
         parse_figure("own", {**table, "include": ["drag"], "curves": [{"id": "drag", "label": "DRAG"}]})
     with pytest.raises(SpecError, match="no datasets"):
         parse_figure("own", {"topic": "f", "title": "t", "paper": "p"})
+    derived = {"id": "own_drag", "label": "DRAG, own", "of": "drag"}
+    for curve, message in (
+        (derived, "of = 'drag' is not a curve with runs of this figure"),
+        ({**derived, "set": ["algorithm.c=1.0"]}, "`of` with `set` or `tune`"),
+        ({**derived, "of": "own_drag"}, "of = 'own_drag' is not a curve with runs"),
+    ):
+        with pytest.raises(SpecError, match=re.escape(f"figure own, curve 'own_drag': {message}")):
+            parse_figure("own", {**table, "include": ["fedavg"], "curves": [curve]})
     own = parse_figure("own", {**table, "curves": [{"id": "x", "label": "X", "set": ["algorithm.name=drog"]}]})
     with pytest.raises(SpecError, match=r"figure own: .*did you mean 'drag'"):
         plan_figure(FigureRequest(own, "emnist47", (0,)), Path("nowhere"))

@@ -6,7 +6,8 @@ datasets                  the first one that is available is used
 [experiment]              what all curves share: tables as in any experiment file
 set                       `key=value` changes to an experiment taken over by `based_on`
 [assumed]                 settings that the paper does not state, and their source
-[[curves]]                id, label, `set` = key=value changes, or `tune` = a key and its candidate values
+[[curves]]                id, label, `set` = key=value changes, `tune` = a key and its candidate values, or
+                          `of` = the id of another curve: its runs, with the model that the algorithm's paper evaluates
 [quick]                   `set`, and by dataset, the reduced settings for a smoke test
 """
 
@@ -17,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 from dragfl.config.overrides import override
 from dragfl.config.registry import convert
@@ -28,20 +29,25 @@ FOLDER = files("dragfl.reproduction").joinpath("figures")
 
 @dataclass(frozen=True)
 class Tune:
-    """A setting whose value is selected by runs on the tuning seeds."""
+    """A setting whose value is selected by runs on the tuning seeds, by their accuracy on `on`."""
 
     key: str
     values: list[Any]
+    on: Literal["validation", "test"] = "validation"
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a figure. Curves of the same facet share a subplot."""
+    """One line of a figure. Curves of the same facet share a subplot.
+
+    A derived curve has no runs of its own: it shows `own_accuracy` in place of `accuracy` of the curve `of`.
+    """
 
     id: str
     label: str
     set: list[str] = field(default_factory=list)
     tune: Tune | None = None
+    of: str | None = None
     facet: str = ""
 
     @property
@@ -121,4 +127,20 @@ def parse_figure(name: str, table: Mapping[str, Any]) -> Figure:
     duplicate = next((i for i in ids if ids.count(i) > 1), None)
     if duplicate is not None:
         raise SpecError(f"figure {name}: two curves have the id '{duplicate}'; each needs its own id")
+    for curve in figure.curves:
+        _check_derived(figure, curve)
     return figure
+
+
+def _check_derived(figure: Figure, curve: Curve) -> None:
+    """Check that a derived curve has no settings of its own and that the curve it is derived from has runs."""
+    if curve.of is None:
+        return
+    where = f"figure {figure.name}, curve '{curve.id}'"
+    if curve.set or curve.tune is not None:
+        raise SpecError(f"{where}: `of` with `set` or `tune`; remove them, the runs are those of '{curve.of}'")
+    with_runs = [other.id for other in figure.curves if other.of is None]
+    if curve.of not in with_runs:
+        raise SpecError(
+            f"{where}: of = '{curve.of}' is not a curve with runs of this figure{nearest(curve.of, with_runs)}"
+        )

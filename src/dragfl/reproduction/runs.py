@@ -93,6 +93,8 @@ def plan_figure(request: FigureRequest, folder: Path) -> FigurePlan:
         return CurveRun(curve.id, seed, PlannedRun(folder / experiment.name, experiment), candidate)
 
     for curve in request.figure.curves:
+        if curve.of is not None:
+            continue
         settings: list[str] = []
         if curve.tune is not None:
             key, values = curve.tune.key, curve.tune.values
