@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from dragfl.errors import SpecError
-from dragfl.reproduction.claims import Claim, Comparison, expand_claim, parse_claim
+from dragfl.reproduction.claims import Claim, Comparison, parse_claim
 from dragfl.reproduction.formatting import format_comparison, make_row
 from dragfl.reproduction.intervals import Interval
-from dragfl.reproduction.results import verdict_rows
 from dragfl.reproduction.summary import Record, Summary
 from dragfl.reproduction.verdicts import Verdict, judge_claim, judge_comparison, statistic, verdict_over_seeds
 from tests.reproduction.made_summaries import LIMIT, accuracies, compare, make_summary, record_at, rounds
@@ -196,16 +195,6 @@ def test_a_comparison_with_a_lower_target() -> None:
     assert statistic(compare(target=0.95), 0, summaries) == Interval.exact(0.4)  # runs may have stopped at 0.8
 
 
-def test_a_claim_with_a_lower_target_has_a_second_row() -> None:
-    claim = Claim("C0", "DRAG is faster", [compare(target=0.7)], lower_target=0.3)
-    first, second = expand_claim(claim)
-    assert first is claim
-    assert second.id == "C0 at 30 %"
-    assert [p.target for p in second.comparisons] == [0.3]
-    assert "30 %" in second.text
-    assert expand_claim(second) == [second]
-
-
 def test_verdict_over_seeds() -> None:
     below = compare(relation="<=", threshold=1.0)
     known = [Interval.exact(0.5), Interval.exact(0.6), Interval.exact(0.7)]
@@ -226,15 +215,6 @@ def test_figures_of_different_data_or_scale_are_not_compared() -> None:
     assert judge_claim(claim, summaries).verdict is FAIL
 
 
-def test_a_lower_target_above_the_target_of_the_runs_has_no_row() -> None:
-    """C3 has the figure's target of 70 % and a second row at 30 %; quick runs with a target of 20 % decide only one."""
-    curves = {"drag": rounds(20), "fedavg": rounds(60)}
-    rows = {quick: verdict_rows({"fig4a": make_summary("fig4a", curves, target=target, quick=quick)}, ["fig4a"])
-            for quick, target in ((False, 0.7), (True, 0.2))}  # fmt: skip
-    assert {"C3", "C3 at 30 %"} <= {r.claim for r in rows[False]}
-    assert "C3" in {r.claim for r in rows[True]} and "C3 at 30 %" not in {r.claim for r in rows[True]}
-
-
 def test_an_unknown_metric() -> None:
     comparison = {"figure": "fig3a", "curve": "drag", "metric": "finall", "relation": "<", "threshold": 1.0}
     table = {"id": "X", "text": "x", "comparisons": [comparison]}
@@ -242,8 +222,25 @@ def test_an_unknown_metric() -> None:
         parse_claim(table)
 
 
+def test_settings_replace_curves_and_figures() -> None:
+    comparison = {"figure": "fig", "curve": "br_drag", "versus": ["fltrust"], "metric": "final",
+                  "statistic": "difference", "relation": ">", "threshold": 0.0}  # fmt: skip
+    table = {"id": "X", "text": "x", "source": "paper", "section": "V-C, Fig. 7", "comparisons": [comparison]}
+    settings = {"c = 0.1": {"fig": "fig7"}, "c = 0.25": {"fig": "fig8", "br_drag": "br_drag_25"}}
+    claim = parse_claim({**table, "settings": settings})
+    assert claim.figures == ["fig7", "fig8"]
+    assert [(c.figure, c.curve, c.versus) for (c,) in claim.variants.values()] == [
+        ("fig7", "br_drag", ["fltrust"]),
+        ("fig8", "br_drag_25", ["fltrust"]),
+    ]
+    with pytest.raises(SpecError, match="setting 'c = 0.1' replaces 'br_dragg', which no comparison names"):
+        parse_claim({**table, "settings": {"c = 0.1": {"br_dragg": "br_drag"}}})
+    with pytest.raises(SpecError, match="claim X: no section"):
+        parse_claim({**table, "settings": settings, "section": ""})
+
+
 def test_the_remark_on_a_failure_is_given_only_where_the_median_fails() -> None:
-    claim = Claim("X", "DRAG is faster", [compare()], 3, "It is.", "It is slower.")
+    claim = Claim("X", "DRAG is faster", [compare()], if_pass="It is.", if_fail="It is slower.")
     mixed = fig3a({"drag": rounds(20, 20, 80), "fedavg": rounds(50, 50, 50)})
     line = make_row(judge_claim(claim, mixed), mixed)
     assert line.verdict == "FAIL"
@@ -253,7 +250,7 @@ def test_the_remark_on_a_failure_is_given_only_where_the_median_fails() -> None:
 
 
 def test_the_remark_states_the_seeds_and_the_reason() -> None:
-    claim = Claim("X", "DRAG is faster", [compare()], 3, "It is.", "The baselines are run as published.")
+    claim = Claim("X", "DRAG is faster", [compare()], if_fail="The baselines are run as published.")
     slow = fig3a({"drag": rounds(60, 70, 80), "fedavg": rounds(50, 60, 70)})
     line = make_row(judge_claim(claim, slow), slow)
     assert line.verdict == "FAIL" and line.remark == "Holds for 0 of 3 seeds. The baselines are run as published."

@@ -2,16 +2,18 @@
 
 [[claim]]
 id, text                       the number and the statement
-lower_target                   adds a second row with this target, which shorter runs can decide
+source, section                "paper" and where the paper states it, or "ours" for what we ask beyond it
 seeds                          number of seeds needed for a verdict
-if_pass, if_fail               a remark for the verdict table
+if_pass, if_mixed, if_fail     a remark for the verdict table
+[claim.settings]               plausible values of what the paper leaves open, judged one by one:
+"LABEL" = { NAME = VALUE }     in the comparisons, the curve, competitor or figure NAME is replaced by VALUE
 [[claim.comparisons]]          all of them must hold
 figure, curve, versus          the curve, and the curves it is compared with
 conditions                     for "margin": the curves are named CURVE-CONDITION
 metric                         rounds (to the target), final, best, mean, accuracy_std, or a key of summary.TELEMETRY
 statistic                      the value; its ratio to, or difference from, the best of `versus`; its rank; its margin
 relation, threshold            what must hold for the statistic
-target                         another target than the figure's
+target                         a lower target than the figure's; where no curve reaches it, see verdicts.py
 minus                          {figure, curve, versus}: the same statistic of other curves, which is subtracted first
 label                          a name for the statistic, where the labels of the curves are not enough
 """
@@ -19,7 +21,7 @@ label                          a name for the statistic, where the labels of the
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -66,6 +68,16 @@ class Comparison:
     def low_is_best(self) -> bool:
         return self.metric in ("rounds", "accuracy_std", "bytes")
 
+    def with_names(self, names: Mapping[str, str]) -> Comparison:
+        """The comparison with other curves or figures in place of these."""
+        return replace(
+            self,
+            figure=names.get(self.figure, self.figure),
+            curve=names.get(self.curve, self.curve),
+            versus=[names.get(name, name) for name in self.versus],
+            minus=None if self.minus is None else self.minus.with_names(names),
+        )
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -73,15 +85,24 @@ class Claim:
     text: str
     comparisons: list[Comparison]
     seeds: int = 3
+    source: Literal["paper", "ours"] = "ours"
+    section: str = ""
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
     if_pass: str = ""
+    if_mixed: str = ""
     if_fail: str = ""
-    lower_target: float | None = None
-    has_lower_target: bool = False  # a second row, made from the `lower_target` of another claim
+
+    @property
+    def variants(self) -> dict[str, list[Comparison]]:
+        """The comparisons of each setting by its label; "" for a claim without settings."""
+        settings = self.settings or {"": {}}
+        return {label: [c.with_names(names) for c in self.comparisons] for label, names in settings.items()}
 
     @property
     def figures(self) -> list[str]:
         """The figures it needs, in order."""
-        return list(dict.fromkeys(term.figure for c in self.comparisons for term in c.terms))
+        terms = [term for comparisons in self.variants.values() for c in comparisons for term in c.terms]
+        return list(dict.fromkeys(term.figure for term in terms))
 
 
 @dataclass(frozen=True)
@@ -95,8 +116,7 @@ class Cause:
 
 @cache
 def load_claims() -> tuple[Claim, ...]:
-    """All claims, each followed by its row with a lower target."""
-    return tuple(row for table in _read_tables("claim") for row in expand_claim(parse_claim(table)))
+    return tuple(parse_claim(table) for table in _read_tables("claim"))
 
 
 @cache
@@ -113,24 +133,15 @@ def parse_claim(table: dict[str, Any]) -> Claim:
         raise SpecError(f"claim {claim.id}: no [[claim.comparisons]]; add at least one")
     if any("relation" not in c or "threshold" not in c for c in table["comparisons"]):
         raise SpecError(f"claim {claim.id}: a comparison needs a relation and a threshold")
-    _check_comparisons(f"claim {claim.id}", claim.comparisons)
+    if claim.source == "paper" and not claim.section:
+        raise SpecError(f'claim {claim.id}: no section; name the place in the paper, or set source = "ours"')
+    used = {name for c in claim.comparisons for term in c.terms for name in (term.figure, term.curve, *term.versus)}
+    for label, names in claim.settings.items():
+        if unused := [name for name in names if name not in used]:
+            raise SpecError(f"claim {claim.id}: setting '{label}' replaces '{unused[0]}', which no comparison names")
+    for comparisons in claim.variants.values():
+        _check_comparisons(f"claim {claim.id}", comparisons)
     return claim
-
-
-def expand_claim(claim: Claim) -> list[Claim]:
-    """The claim, and its second row where it has a lower target."""
-    if claim.lower_target is None:
-        return [claim]
-    target = f"{100 * claim.lower_target:.0f} %"
-    lower = replace(
-        claim,
-        id=f"{claim.id} at {target}",
-        text=f"{claim.id} with a target of {target}: a different claim, which shorter runs can decide",
-        comparisons=[replace(c, target=claim.lower_target) for c in claim.comparisons],
-        lower_target=None,
-        has_lower_target=True,
-    )
-    return [claim, lower]
 
 
 def claims_for(figure: str) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from dragfl.atomic import write_text
 from dragfl.errors import SpecError
 from dragfl.report.figures.files import FIGURES
-from dragfl.reproduction.claims import Claim, load_claims
+from dragfl.reproduction.claims import load_claims
 from dragfl.reproduction.figure import figure_names, load_figure
 from dragfl.reproduction.formatting import Row, make_row
 from dragfl.reproduction.intervals import median
@@ -51,14 +51,7 @@ def load_summaries(out: Path, exclude: Sequence[str] = ()) -> dict[str, Summary]
 def verdict_rows(summaries: Summaries, figures: Sequence[str] | None = None) -> list[Row]:
     """A row for every claim, or for the claims that need one of these figures."""
     claims = [claim for claim in load_claims() if figures is None or set(claim.figures) & set(figures)]
-    return [make_row(judge_claim(claim, summaries), summaries) for claim in claims if not _redundant(claim, summaries)]
-
-
-def _redundant(claim: Claim, summaries: Summaries) -> bool:
-    """Whether a claim with a lower target equals the claim itself, since the runs had a target as low as that."""
-    targets = [target for name in claim.figures if name in summaries and (target := summaries[name].target) is not None]
-    lower = [comparison.target or 0.0 for comparison in claim.comparisons]
-    return claim.has_lower_target and bool(targets) and min(targets) <= max(lower)
+    return [make_row(judge_claim(claim, summaries), summaries) for claim in claims]
 
 
 def write_verdicts(rows: Sequence[Row], out: Path) -> None:

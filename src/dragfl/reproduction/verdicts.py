@@ -48,12 +48,13 @@ class ClaimResult:
 
 
 def judge_claim(claim: Claim, summaries: Summaries) -> ClaimResult:
+    comparisons = [comparison for variant in claim.variants.values() for comparison in variant]
     used = [summaries[name] for name in claim.figures if name in summaries]
     if len({(summary.dataset, summary.quick) for summary in used}) > 1:
         missing = ["all its figures with the same data and at the same scale"]
-        results = [_not_run(comparison, missing) for comparison in claim.comparisons]
+        results = [_not_run(comparison, missing) for comparison in comparisons]
     else:
-        results = [judge_comparison(comparison, claim.seeds, summaries) for comparison in claim.comparisons]
+        results = [judge_comparison(comparison, claim.seeds, summaries) for comparison in comparisons]
     order = (Verdict.NOT_RUN, Verdict.FAIL, Verdict.UNDECIDED, Verdict.PASS)
     return ClaimResult(claim, min((r.verdict for r in results), key=order.index), results)
 
