@@ -81,11 +81,18 @@ def _finite(X: Tensor, norms: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
 
 
 def aggregate(
-    rule: str | Aggregate[Any, Any], updates: Array, *, root: Array | None = None, seed: int = 0, **settings: Any
+    rule: str | Aggregate[Any, Any],
+    updates: Array,
+    *,
+    root: Array | None = None,
+    model: Array | None = None,
+    seed: int = 0,
+    **settings: Any,
 ) -> Array:
     """The step of any aggregate in its first round: a registry name with its settings, or the rule itself.
 
-    `root` is the update of the trusted root data, for rules that need it; `seed` is for rules with random draws.
+    `root` is the update of the trusted root data and `model` the model sent out, for rules that need them; `seed` is
+    for rules with random draws.
     """
     if isinstance(rule, str):
         if rule not in AGGREGATES:
@@ -101,8 +108,12 @@ def aggregate(
     needs = rule.needs(state)
     if "root" in needs and root is None:
         raise SpecError(f"aggregate: {type(rule).__name__} needs the update of the root data; give root")
+    if "model" in needs and model is None:
+        raise SpecError(f"aggregate: {type(rule).__name__} needs the model that was sent out; give model")
     inputs = RoundInputs(
-        root=None if root is None else vector("aggregate", "root", root, X), mean=X.mean(0) if "mean" in needs else None
+        root=None if root is None else vector("aggregate", "root", root, X),
+        mean=X.mean(0) if "mean" in needs else None,
+        model=None if model is None else vector("aggregate", "model", model, X),
     )
     plan = rule.begin(state, RoundContext(t=0, lr=1.0, seed=seed), inputs, info)
     partial = rule.fold(plan, Updates(X, torch.ones_like(norms), torch.arange(n)))

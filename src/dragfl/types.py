@@ -101,6 +101,7 @@ class RoundInputs:
     root: Tensor | None = None  # the update of the trusted root data
     mean: Tensor | None = None  # the mean update of this round
     gradient: Tensor | None = None  # the mean full gradient of the cohort at the model sent out
+    model: Tensor | None = None  # the model sent out; for aggregates
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ State = Any  # the state of some part: a frozen dataclass whose fields are Tenso
 Plan = Any  # the plan of some aggregate: a frozen dataclass that is sent to every worker
 StateT = TypeVar("StateT")
 PlanT = TypeVar("PlanT")
-Need = Literal["root", "mean", "all"]
+Need = Literal["root", "mean", "all", "model"]
 Fields = Mapping[str, Literal["vector", "scalar"]]
 Predict = Callable[[Tensor], Tensor]  # inputs -> class scores of the model sent out
 

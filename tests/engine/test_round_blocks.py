@@ -166,10 +166,13 @@ def test_a_rule_gets_the_inputs_that_it_needs(experiment: Load) -> None:
             given.append(inputs)
             return super().begin(state, context, inputs, info)
 
-    for wanted in ({"root"}, {"mean"}, {"root", "mean", "all"}, set()):
+    for wanted in ({"root"}, {"mean"}, {"model"}, {"root", "mean", "all"}, set()):
         rule = Needing(wanted=frozenset(wanted), bootstrap="fedavg")
-        dragfl.simulate(experiment(algorithm={"aggregate": rule}, root={"size": 20})).step()
+        simulation = dragfl.simulate(experiment(algorithm={"aggregate": rule}, root={"size": 20}))
+        sent = simulation.state.w
+        simulation.step()
         assert (given[-1].root is not None, given[-1].mean is not None) == ("root" in wanted, "mean" in wanted)
+        assert given[-1].model is (sent if "model" in wanted else None)
 
 
 @pytest.mark.parametrize(("name", "roots", "gradients"), [("br_drag", 1, 0), ("mime", 0, 1), ("fedavg", 0, 0)])

@@ -57,11 +57,12 @@ class Adversary:
 
 @dataclass(frozen=True)
 class Defence:
-    """What a white-box attack knows of the server: the rule, its state and the root update."""
+    """What a white-box attack knows of the server: the rule, its state and the inputs that the rule needs."""
 
     rule: Aggregate[Any, Any]
     state: State
     root: Tensor | None
+    model: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class Rehearsal:
         mean = mean_update(fold(rule, Total(), block) for block in blocks) if "mean" in needs else None
         if not any(block.usable().any() for block in blocks):
             return everyone.delta.new_zeros(self.info.dim)
-        plan = rule.begin(state, self.context, RoundInputs(root=self.defence.root, mean=mean), self.info)
+        inputs = RoundInputs(root=self.defence.root, mean=mean, model=self.defence.model)
+        plan = rule.begin(state, self.context, inputs, self.info)
         total = Sums(fold(rule, plan, block).partial for block in blocks).partial
         if total is None:  # the round would be skipped
             return everyone.delta.new_zeros(self.info.dim)

@@ -51,7 +51,7 @@ def train_and_attack(server: ServerRound, tasks: TrainTasks) -> tuple[list[Clien
     fed, state, adversary = server.fed, server.state, server.fed.adversary
     results = keep_results(fed.backend.train(tasks, keep=True), fed.kept_bytes)
     if adversary is not None and adversary.joint:
-        defence = Defence(fed.algorithm.aggregate, state.aggregate, server.inputs.root)
+        defence = Defence(fed.algorithm.aggregate, state.aggregate, server.inputs.root, server.inputs.model)
         results, attack_state = craft_jointly(
             adversary, state.attack, results, server.attackers, defence, state.w, fed.info, server.context
         )

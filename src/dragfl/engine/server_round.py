@@ -43,7 +43,7 @@ class ServerRound:
     context: RoundContext
     cohort: tuple[int, ...]
     attackers: frozenset[int]
-    inputs: RoundInputs  # the root update and the cohort gradient, where a part needs them
+    inputs: RoundInputs  # the root update, the cohort gradient and the model, where a part needs them
     broadcast: dict[str, Tensor]
     log: RoundLog
     plan: Plan = field(default_factory=Total)
@@ -66,7 +66,8 @@ class ServerRound:
         broadcast = dict(correction.broadcast(state.correction, context, sent))
         if state.buffers is not None:
             broadcast[BUFFERS] = state.buffers
-        inputs = RoundInputs(root=root if "root" in needs else None, gradient=gradient)
+        model = state.w if "model" in needs else None
+        inputs = RoundInputs(root=root if "root" in needs else None, gradient=gradient, model=model)
         return ServerRound(fed, state, context, cohort, attackers, inputs, broadcast, log)
 
     @property
@@ -76,7 +77,7 @@ class ServerRound:
     def begin(self, mean: Tensor | None = None) -> Plan:
         """Fix and return the aggregate's plan. Without a usable update there is no mean, and nothing to fold."""
         if "mean" not in self.needs or mean is not None:
-            inputs = RoundInputs(root=self.inputs.root, mean=mean)
+            inputs = RoundInputs(root=self.inputs.root, mean=mean, model=self.inputs.model)
             self.plan = self.fed.algorithm.aggregate.begin(self.state.aggregate, self.context, inputs, self.fed.info)
         return self.plan
 

@@ -83,7 +83,12 @@ def _round(
     needs = checker.check_needs(state, get_args(Need), case)
     root = checker.draw_rows("root", t).mean(0) if root is None else root
     mean = cohort.delta.mean(0)
-    inputs = RoundInputs(root if "root" in needs else None, mean if "mean" in needs else None)
+    model = checker.draw_rows("model", t).mean(0)
+    inputs = RoundInputs(
+        root=root if "root" in needs else None,
+        mean=mean if "mean" in needs else None,
+        model=model if "model" in needs else None,
+    )
     plan = checker.call("begin", case, state, checker.context(t), inputs, checker.info)
     if not is_frozen_dataclass(plan):
         checker.fail("plan", f"begin returned a {type(plan).__name__} ({case})")
