@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from dragfl.data.partitions.by_label import LabelMod
 from dragfl.errors import SpecError
 from dragfl.reproduction.claims import claims_for, load_claims
 from dragfl.reproduction.figure import figure_names, load_figure, parse_figure
 from dragfl.reproduction.runs import FigurePlan, FigureRequest, plan_figure, unique_runs
 
-FIGURES = ("fig3a", "fig3b", "fig4a", "fig4b", "fig5", "fig6", "fig7", "fig8")
+FIGURES = ("fig3a", "fig3a_text", "fig3b", "fig3b_text", "fig4a", "fig4b", "fig5", "fig6", "fig7", "fig8")
+DRIFT = FIGURES[:6]
 
 
 def plan(name: str, seeds: tuple[int, ...] = (0,), *, quick: bool = False) -> FigurePlan:
@@ -40,9 +43,32 @@ def test_a_figure_resolves_at_both_scales(name: str) -> None:
     assert claims_for(name) or name.startswith(("compositions", "authors")), "no claim needs this figure"
 
 
-@pytest.mark.parametrize("name", FIGURES[:4])
+@pytest.mark.parametrize("name", DRIFT)
 def test_the_drift_figures_have_the_five_curves_of_the_paper(name: str) -> None:
-    assert [curve.label for curve in load_figure(name).curves] == ["FedAvg", "FedProx", "SCAFFOLD", "AdaBest", "DRAG"]
+    """And a derived one: AdaBest's paper evaluates another model."""
+    curves = load_figure(name).curves
+    assert [c.label for c in curves if c.of is None] == ["FedAvg", "FedProx", "SCAFFOLD", "AdaBest", "DRAG"]
+    assert [(c.id, c.of) for c in curves if c.of is not None] == [("adabest_own", "adabest")]
+
+
+@pytest.mark.parametrize("name", ["controls3a", "controls3b", "controls4a", "controls4b"])
+def test_the_controls_are_tuned_on_validation_data(name: str) -> None:
+    figure = load_figure(name)
+    tuned = {curve.id: curve.tune for curve in figure.curves if curve.tune is not None}
+    assert set(tuned) == {"fedavg_tuned", "fedavgm"} and all(tune.on == "validation" for tune in tuned.values())
+    assert figure["fedexp_own"].of == "fedexp"
+
+
+@pytest.mark.parametrize("name", ["fig3a_text", "fig3b_text"])
+def test_the_partition_of_the_text(name: str) -> None:
+    """47 classes on 40 clients: clients 0 to 6 also have the labels 40 to 46."""
+    tables = settings(name, "drag")
+    assert tables["data"]["partition"] == {"kind": "label_mod", "q": 1.0}
+    without = {**tables, "data": settings(name.removesuffix("_text"), "drag")["data"], "name": ""}
+    assert without == {**settings(name.removesuffix("_text"), "drag"), "name": ""}
+    split = LabelMod(1.0)(np.arange(47).repeat(3), 40, np.random.default_rng(0))
+    classes = [len({i // 3 for i in split.samples_of(client)}) for client in range(40)]
+    assert (classes.count(1), classes.count(2)) == (33, 7)
 
 
 def settings(name: str, curve: str) -> dict[str, object]:
@@ -116,8 +142,26 @@ def test_a_derived_curve_has_no_runs_of_its_own() -> None:
 def test_every_claim_exists_once() -> None:
     ids = [claim.id for claim in load_claims()]
     assert len(set(ids)) == len(ids)
-    for number in range(1, 32):
-        assert any(re.fullmatch(rf"C{number}[a-d]?", i) for i in ids), f"C{number}"
+    for number in (*range(1, 32), *range(35, 44)):  # C32 to C34 are about the theory
+        assert any(re.fullmatch(rf"C{number}[a-h]?", i) for i in ids), f"C{number}"
+
+
+def test_every_figure_of_the_paper_has_claims_of_the_paper() -> None:
+    claims = [claim for claim in load_claims() if claim.source == "paper"]
+    for number in range(3, 9):
+        assert any(f"Fig. {number}" in claim.section for claim in claims), f"Fig. {number}"
+
+
+def test_the_c_that_the_paper_does_not_state_is_judged_with_three_values() -> None:
+    """Every claim of the paper that compares BR-DRAG with other algorithms."""
+    claims = [
+        c
+        for c in load_claims()
+        if c.source == "paper" and any(k.curve == "br_drag" and k.versus for k in c.comparisons)
+    ]
+    assert len(claims) == 7
+    for claim in claims:
+        assert list(claim.settings) == ["c = 0.1", "c = 0.25", "c = 0.5"]
 
 
 def test_errors_in_a_figure() -> None:

@@ -81,7 +81,7 @@ def test_controls_are_tuned_on_seeds_without_verdicts(here: Path) -> None:
     kept = load_summaries(here / "reproduction")["controls3a"]
     trials = [t for t in kept.tuning if t["curve"] == "fedavg_tuned"]
     assert {t["seed"] for t in kept.tuning} == {TUNING_SEED} and kept.seeds == [0]
-    assert [t["value"] for t in trials] == [1.0, 1.5, 2.0, 3.0, 4.0]
+    assert [t["value"] for t in trials] == [2.0, 4.0, 8.0, 16.0]
     best = min(trials, key=lambda t: (t["rounds"] or 1e9, -t["best"]))
     assert kept.tuned["fedavg_tuned"] == best["value"]
     chosen = kept.curves["fedavg_tuned"][0].run
