@@ -202,6 +202,6 @@ def test_list_and_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "fig7", "--dry-run", "data.dataset=digits", "root.size=50"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3 * 7
     assert main(["reproduce", "controls3a", "--list", "data.dataset=digits"]) == 0
-    assert "22 runs, 22 missing" in capsys.readouterr().out  # 7 that tune, 6 of fig3a and FedExP, 6 to come
+    assert "23 runs, 23 missing" in capsys.readouterr().out  # 8 that tune, 6 of fig3a and FedExP, 6 to come
     assert main(["reproduce", "controls3a", "--dry-run", "data.dataset=digits"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "and 6 runs of tuned controls, after their tuning runs"
