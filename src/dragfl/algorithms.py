@@ -73,7 +73,6 @@ PRESETS = {
     "fedadam": Preset("Reddi et al. 2021", server="adam"),
     "fedyogi": Preset("Reddi et al. 2021", server="yogi"),
     "fedadagrad": Preset("Reddi et al. 2021", server="adagrad"),
-    "fedexp": Preset("Jhunjhunwala et al. 2023", aggregate="fedexp", server="averaged_iterate"),
 }
 
 

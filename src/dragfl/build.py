@@ -33,6 +33,7 @@ from dragfl.engine.backends.pool import PoolBackend
 from dragfl.engine.backends.ray import RayBackend, require_ray
 from dragfl.engine.client import LocalTrainer, LocalWork
 from dragfl.engine.client_store import open_store
+from dragfl.engine.iterate import Iterate
 from dragfl.engine.simulator import RootData, Worker
 from dragfl.engine.state import Federation
 from dragfl.engine.threads import available_cores
@@ -58,6 +59,7 @@ def build_federation(experiment: Experiment, folder: Path | None = None) -> tupl
     """(the experiment with every default resolved, its federation). Large client states go to `folder`."""
     experiment, worker = build_worker(experiment)
     model, info, state = worker.local.loop.model, worker.info, experiment.state
+    evaluation = experiment.evaluation
     fields = experiment.algorithm.correction.fields
     federation = Federation(
         info=info,
@@ -73,6 +75,7 @@ def build_federation(experiment: Experiment, folder: Path | None = None) -> tupl
         worker=worker,
         backend=select_backend(experiment, worker),
         store=open_store(fields, info, state.memory_mb, state.on_missing, folder),
+        iterate=Iterate(evaluation.iterate, evaluation.window, evaluation.decay),
     )
     return experiment, federation
 
@@ -84,7 +87,7 @@ def build_worker(experiment: Experiment, dataset: Dataset | None = None) -> tupl
     """
     device = _check_device(experiment.engine.device)
     dataset = _on_device(load_dataset(experiment.dataset) if dataset is None else dataset, device)
-    split, root = partition_data(experiment, dataset)
+    split, root, validation = partition_data(experiment, dataset)
     module = init_module(lambda: make_module(experiment.model, dataset), experiment.seed)
     trainer = select_trainer(experiment.engine.trainer, module)
     model = FlatModel(module, device, experiment.model.buffers, channels_last=trainer == "channels_last")
@@ -105,6 +108,7 @@ def build_worker(experiment: Experiment, dataset: Dataset | None = None) -> tupl
         bool(experiment.attackers.forge_extras),
         FederationInfo(model.dim, clients.total, clients.per_round or clients.total, model.segments, device),
         test_block,
+        validation,
     )
 
 
@@ -181,25 +185,48 @@ def load_dataset(given: str | Dataset, progress: Progress | None = None) -> Data
     return dataset
 
 
-def partition_data(experiment: Experiment, dataset: Dataset) -> tuple[ClientSplit, RootData | None]:
-    """(the samples of each client, the root data). Disjoint root samples are taken out before the partition."""
-    root, rest = sample_root_data(experiment, dataset) if experiment.root is not None else (None, None)
+def hold_out_validation(experiment: Experiment, dataset: Dataset) -> NDArray[np.int64]:
+    """The training rows of the validation data, drawn uniformly."""
+    fraction, samples = experiment.evaluation.validation, len(dataset.y)
+    count = round(fraction * samples)
+    if fraction and not 0 < count < samples:
+        raise DataError(f"evaluation.validation: {fraction} of {samples} training samples is {count}; choose another")
+    draws = rng(experiment.seed, "validation")
+    return np.sort(draws.choice(samples, count, replace=False)) if count else np.empty(0, np.int64)
+
+
+def partition_data(experiment: Experiment, dataset: Dataset) -> tuple[ClientSplit, RootData | None, NDArray[np.int64]]:
+    """(the samples of each client, the root data, the rows of the validation data).
+
+    Validation data and disjoint root samples are taken out before the partition.
+    """
+    validation = hold_out_validation(experiment, dataset)
+    rows = np.delete(np.arange(len(dataset.y)), validation) if len(validation) else None
+    root, rest = sample_root_data(experiment, dataset, rows) if experiment.root is not None else (None, rows)
     clients, draws = experiment.clients.total, rng(experiment.seed, "partition")
     split = partitions.partition_dataset(dataset, experiment.partition, clients, draws, rest)
     if split.clients != clients:
         raise DataError(f"the partition made {split.clients} clients and clients.total is {clients}")
-    return split, root
+    return split, root, validation
 
 
-def sample_root_data(experiment: Experiment, dataset: Dataset) -> tuple[RootData, NDArray[np.int64] | None]:
-    """(the root data, with label noise and filtering as the spec asks; the training rows left to the clients)."""
+def sample_root_data(
+    experiment: Experiment, dataset: Dataset, rows: NDArray[np.int64] | None = None
+) -> tuple[RootData, NDArray[np.int64] | None]:
+    """(the root data, with label noise and filtering as the spec asks; the training rows left to the clients).
+
+    `rows`: the training rows that may be used, where some are held out.
+    """
     spec, seed = experiment.root, experiment.seed
     assert spec is not None
-    x, y = (dataset.x, dataset.y) if spec.source == "train" else (dataset.test_x, dataset.test_y)
-    if spec.size >= len(y):
-        raise DataError(f"root.size: {spec.size} of the {len(y)} {spec.source} samples; choose a smaller root")
-    chosen = root_data.sample_root(y.cpu().numpy(), spec.size, rng(seed, "root"), spec.bias, spec.biased_class)
-    index = torch.from_numpy(chosen).to(y.device)
+    train = spec.source == "train"
+    x, y = (dataset.x, dataset.y) if train else (dataset.test_x, dataset.test_y)
+    allowed = rows if train and rows is not None else np.arange(len(y))
+    if spec.size >= len(allowed):
+        raise DataError(f"root.size: {spec.size} of the {len(allowed)} {spec.source} samples; choose a smaller root")
+    labels = y.cpu().numpy()[allowed]
+    drawn = root_data.sample_root(labels, spec.size, rng(seed, "root"), spec.bias, spec.biased_class)
+    index = torch.from_numpy(allowed[drawn]).to(y.device)
     root_x, root_y = x[index], y[index]
     if spec.noise:
         root_y = root_data.add_label_noise(root_y, dataset.classes, spec.noise, rng(seed, "root noise"))
@@ -208,8 +235,7 @@ def sample_root_data(experiment: Experiment, dataset: Dataset) -> tuple[RootData
         root_x, root_y = root_x[keep], root_y[keep]
         if not len(root_y):
             raise DataError("root.filter: no root sample is left; use more root data or less label noise")
-    removed = spec.disjoint and spec.source == "train"
-    rest = np.delete(np.arange(len(dataset.y)), chosen) if removed else None
+    rest = np.delete(allowed, drawn) if spec.disjoint and train else rows
     return RootData(root_x, root_y, spec.accumulate, spec.fixed_batch), rest
 
 

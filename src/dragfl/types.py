@@ -4,7 +4,7 @@ An algorithm has three parts: a `Correction` (what clients do beyond SGD), an `A
 step) and a `ServerStep` (how the step moves the model). A part is a frozen dataclass of hyper-parameters. Its state is
 a frozen dataclass of tensors and numbers that each call takes and returns; nothing is stored on `self`.
 
-Small optional Protocols (`RefusesAggregates`, `Robust`, `AssumesAttackers`, `HasReference`, `EvaluatesIterate`,
+Small optional Protocols (`RefusesAggregates`, `Robust`, `AssumesAttackers`, `HasReference`, `OwnIterate`,
 `DataAttack`, `FitsData`, `MeasuresSuccess`) declare what only some parts have.
 """
 
@@ -308,11 +308,12 @@ class ServerStep(Protocol[StateT]):
 
 
 @runtime_checkable
-class EvaluatesIterate(Protocol):
-    """A server step whose algorithm evaluates another model than the one sent out next."""
+class OwnIterate(Protocol):
+    """A correction or aggregate whose paper evaluates another model than the one sent out next."""
 
-    def evaluated(self, state: State, w: Tensor) -> Tensor:
-        """The model to evaluate after the round that ended in (w, state)."""
+    @property
+    def own_iterate(self) -> Literal["client average", "mean of two"]:
+        """The average of the client models of the round, or the mean of the last two models."""
         ...
 
 

@@ -47,7 +47,7 @@ class Run:
     simulation: Simulation
     records: list[dragfl.RoundRecord]
     models: list[Array]
-    reported: list[Array]
+    own: list[Array]  # the models that the algorithm's paper evaluates
 
     @property
     def cohorts(self) -> list[list[int]]:
@@ -104,13 +104,13 @@ def attendance(history: History) -> Iterator[None]:
 def watch(spec: dragfl.Experiment, history: History | None = None) -> Run:
     """Run an experiment to its end and keep every model."""
     simulation = dragfl.simulate(spec)
-    records, models, reported = [], [vector(simulation.state.w)], [vector(simulation.reported)]
+    records, models, own = [], [vector(simulation.state.w)], [vector(simulation.state.w)]
     with attendance(history) if history else nullcontext():
         for record in simulation:
             records.append(record)
             models.append(vector(simulation.state.w))
-            reported.append(vector(simulation.reported))
-    return Run(simulation, records, models, reported)
+            own.append(vector(simulation.state.w if simulation.state.own is None else simulation.state.own))
+    return Run(simulation, records, models, own)
 
 
 def vector(w: Any) -> Array:

@@ -17,7 +17,7 @@ def test_by_hand() -> None:
     """
     run = line({"name": "adabest", "mu": 0.5, "beta": 0.5})
     assert thetas(run) == pytest.approx([-0.75, -0.734375], abs=1e-6)
-    close([w[0] for w in run.reported[1:]], [-0.5, -0.65625])
+    close([w[0] for w in run.own[1:]], [-0.5, -0.65625])
 
 
 def test_rounds(problem: Problem) -> None:
@@ -34,7 +34,7 @@ def test_rounds(problem: Problem) -> None:
         average, before = w + np.mean(updates, axis=0), average
         w = average + beta * (average - before)
         close(run.models[t + 1], w)
-        close(run.reported[t + 1], average)
+        close(run.own[t + 1], average)
     close([run.kept(m, "h") for m in range(problem.clients)], h)
 
 

@@ -40,7 +40,7 @@ def test_two_rounds(correction: str, aggregate: str) -> None:
         assert np.isfinite(run.models[-1]).all(), server
         assert (np.abs(np.diff(run.models, axis=0)).max(1) > 1e-4).all(), f"{server}: it does not move"
         ends[server] = tuple(run.models[-1])
-    assert len(set(ends.values())) >= len(ends) - 2, "sgd and averaged_iterate differ in their report alone"
+    assert len(set(ends.values())) >= len(ends) - 1
 
 
 @pytest.mark.parametrize("correction", PARTS["correction"])

@@ -18,7 +18,7 @@ def test_by_hand() -> None:
     second = 14.66064453125 / 11.48486328125
     assert thetas(run) == pytest.approx([-3.125, -3.125 + second * 2.234375], abs=1e-5)
     assert [record.metrics["server_lr"] for record in run.records] == pytest.approx([6.25, second], abs=1e-5)
-    assert run.reported[1][0] == pytest.approx(-1.5625, abs=1e-6), "the mean of the last two"
+    assert run.own[1][0] == pytest.approx(-1.5625, abs=1e-6), "the mean of the last two"
     capped = line({"name": "fedexp", "eps": 0.75, "cap": 2.0})
     assert thetas(capped)[0] == pytest.approx(-1.0, abs=1e-6)
 
@@ -31,7 +31,7 @@ def test_rounds(problem: Problem) -> None:
         rates.append(max(1.0, (g**2).sum(1).mean() / (2 * ((g.mean(0) ** 2).sum() + eps))))
         w, before = w + rates[-1] * g.mean(0), w
         close(run.models[t + 1], w, atol=3e-5)
-        close(run.reported[t + 1], (w + before) / 2, atol=3e-5)
+        close(run.own[t + 1], (w + before) / 2, atol=3e-5)
     assert max(rates) > 1.0, "otherwise this is FedAvg"
 
 

@@ -59,7 +59,7 @@ def test_an_old_name_is_refused_with_its_new_name(part: str, old: str) -> None:
     [
         (["root.from=test"], "write root.source "),
         (["algorithm.name=fools_gold", "algorithm.on_all_alike=skip"], "write algorithm.on_identical "),
-        (["algorithm.server=last_two"], 'write algorithm.server = "averaged_iterate"'),
+        (["algorithm.server=last_two"], 'write algorithm.server = "sgd"'),
     ],
 )
 def test_an_old_key_in_an_override(overrides: list[str], message: str) -> None:
@@ -130,7 +130,7 @@ def test_a_spec_of_01_keeps_its_comments_and_layout() -> None:
         .replace("share = 0.2        #", "fraction = 0.2        #")
         .replace("among", "counted_in")
         .replace("on_all_alike", "on_identical")
-        .replace('"last_two"', '"averaged_iterate"')
+        .replace('"last_two"', '"sgd"')
         .replace("lost =", "on_missing =")
         .replace("[attack]\n", "[attack]\nforge_extras = false\n")
     )
@@ -302,7 +302,7 @@ def test_the_client_states_of_a_run_of_01_are_renamed(run_01: Path) -> None:
     [
         ("root.from=test", "root.source=test"),
         ("algorithm.server=extrapolate", "algorithm.server=adabest"),
-        ("algorithm.server.name=last_two", "algorithm.server.name=averaged_iterate"),
+        ("algorithm.server.name=last_two", "algorithm.server.name=sgd"),
         ("data.dataset=emnist47", "data.dataset=emnist47"),
         ("attack.fraction=0.5", "attack.fraction=0.5"),
     ],

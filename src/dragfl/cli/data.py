@@ -118,7 +118,7 @@ def show_dataset(args: argparse.Namespace) -> int:
         experiment = load({"seed": args.seed, "rounds": 1, "data": data, "clients": {"total": args.clients}})
     with download_progress(quiet=args.json) as progress:
         dataset = load_dataset(experiment.dataset, progress)
-    split, _ = partition_data(experiment, dataset)  # without the root data, as in a run
+    split, *_ = partition_data(experiment, dataset)  # without root and validation data, as in a run
     title = describe_partition(experiment.partition)
     facts = summarize_split(split, dataset.y.cpu().numpy(), dataset.classes)
     if args.json:

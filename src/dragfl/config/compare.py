@@ -19,9 +19,19 @@ def comparable(tables: Mapping[str, Any]) -> dict[str, Any]:
     for key in NOT_IN_RESULT:
         table, _, setting = key.rpartition(".")
         (plain.get(table, {}) if table else plain).pop(setting, None)
+    evaluation = plain.get("evaluation", {})
+    for key in _unused_evaluation_settings(evaluation):
+        evaluation.pop(key, None)
     if plain.get("algorithm", {}).get("correction", {}).get("name") == "none":  # it sends no extras
         plain.get("attack", {}).pop("forge_extras", None)
     return plain
+
+
+def _unused_evaluation_settings(evaluation: Mapping[str, Any]) -> set[str]:
+    """Settings without effect; a run of a version before these settings is the same as one with their defaults."""
+    used = {"last": set[str](), "average": {"iterate", "window"}, "ema": {"iterate", "decay"}, "own": {"iterate"}}
+    unused = {"iterate", "window", "decay"} - used[evaluation.get("iterate", "last")]
+    return unused if evaluation.get("validation") else unused | {"validation", "target_on"}
 
 
 def same_result(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> bool:

@@ -33,12 +33,13 @@ OLD_KEYS: dict[str, dict[str, str]] = {
     "non_finite": {"where": "coordinates"},
     "fang_krum": {"least": "min_lambda"},
 }
+REMOVED_KEYS = {"adabest": "report", "extrapolate": "report"}  # owner -> key; evaluation.iterate has its place
 OLD_NAMES: dict[str, dict[str, str]] = {  # part of an algorithm -> old name -> new name
     "correction": {"dragfl.paper.shared_variate:SharedVariate": "dragfl.reproduction.parts:SharedVariateScaffold"},
     "aggregate": {"dragfl.paper.root_only:RootOnly": "dragfl.reproduction.parts:RootOnly"},
     "server": {
         "extrapolate": "adabest",
-        "last_two": "averaged_iterate",
+        "last_two": "sgd",  # the model to evaluate is now evaluation.iterate
         "dragfl.paper.from_zero:FromZero": "dragfl.reproduction.parts:AdaBestFromZero",
     },
 }
@@ -49,7 +50,7 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Change:
-    """A key at `path` with a new name; or, with `is_value`, a new value at `path`."""
+    """A key at `path` with a new name, None if it was removed; or, with `is_value`, a new value at `path`."""
 
     path: KeyPath
     new: Any
@@ -57,6 +58,8 @@ class Change:
 
     @property
     def new_text(self) -> str:
+        if self.new is None:
+            return "evaluation.iterate instead"
         return f"{dotted(self.path)} = {json.dumps(self.new)}" if self.is_value else dotted((*self.path[:-1], self.new))
 
     def __str__(self) -> str:
@@ -78,6 +81,8 @@ def find_old_keys(tables: Mapping[str, Any]) -> list[Change]:
             today = path == ("attack",) and key == "fraction" and not table.keys() & {"share", "attackers"}
             if key in OLD_KEYS.get(owner, {}) and not today:
                 found.append(Change((*path, key), OLD_KEYS[owner][key]))
+            if key == REMOVED_KEYS.get(owner):
+                found.append(Change((*path, key), None))
         for key, value in table.items():
             names = OLD_NAMES.get(str(path[-1]) if key == "name" else key, {})
             if isinstance(value, str) and value in names:
@@ -133,6 +138,9 @@ def find_changes(tables: Mapping[str, Any]) -> list[Change]:
     resolved = isinstance(state, Mapping) and "lost" in state  # 0.1 wrote it in every resolved spec
     if resolved and isinstance(attack, Mapping) and "forge_extras" not in attack:
         changes.append(Change(("attack", "forge_extras"), False, is_value=True))
+    server = tables.get("algorithm", {}).get("server", {})
+    if resolved and "evaluation" in tables and server.get("report", server.get("name")) in ("average", "last_two"):
+        changes.append(Change(("evaluation", "iterate"), "own", is_value=True))
     return changes
 
 
@@ -147,6 +155,7 @@ def apply_change(tables: Mapping[str, Any], change: Change) -> dict[str, Any]:
         table[last] = change.new
         return changed
     items = [(change.new if key == last else key, value) for key, value in table.items()]
+    items = [(key, value) for key, value in items if key is not None]
     table.clear()
     table.update(items)
     return changed
@@ -179,6 +188,10 @@ def _rewrite(text: str, change: Change, wanted: Mapping[str, Any]) -> str:
 def _candidates(text: str, change: Change) -> Iterator[str]:
     """The text with the change made at each place that could be meant."""
     old = re.escape(str(change.path[-1]))
+    if change.new is None:
+        for place in re.finditer(rf"(?m)^[ \t]*{old}[ \t]*=.*\n|,[ \t]*{old}[ \t]*=[ \t]*[\"'][^\"']*[\"']", text):
+            yield text[: place.start()] + text[place.end() :]
+        return
     if not change.is_value:
         for place in re.finditer(rf"(?<![\w-])(?P<quote>[\"']?){old}(?P=quote)(?=\s*=)", text):
             yield text[: place.start()] + change.new + text[place.end() :]

@@ -150,10 +150,24 @@ class Evaluation:
 
     every: int = 10
     batch_size: int = 1000  # test samples at a time; it orders the sums, so it is part of the spec
+    iterate: Literal["last", "average", "ema", "own"] = "last"  # the model that is evaluated: engine/iterate.py
+    window: int = 2  # models in "average"
+    decay: float = 0.9  # of "ema"
+    validation: float = 0.0  # fraction of the training data held out, before root data and partition
+    target_on: Literal["test", "validation"] = "test"  # the data of target_accuracy
 
     def __post_init__(self) -> None:
         at_least("evaluation.every", self.every, 1)
         at_least("evaluation.batch_size", self.batch_size, 1)
+        at_least("evaluation.window", self.window, 1)
+        check_range("evaluation", "decay", self.decay, 0.0, 1.0, open_high=True)
+        check_range("evaluation", "validation", self.validation, 0.0, 1.0, open_high=True)
+        if self.target_on == "validation" and not self.validation:
+            raise SpecError("evaluation.target_on: 'validation' without validation data; set evaluation.validation too")
+
+    @property
+    def target_metric(self) -> str:
+        return "validation_accuracy" if self.target_on == "validation" else "accuracy"
 
 
 @dataclass(frozen=True)

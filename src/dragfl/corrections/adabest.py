@@ -13,7 +13,7 @@ The server half, theta^(t+1) = avg^t + beta (avg^t - avg^(t-1)) with avg^(-1) = 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from dragfl.corrections.none import Tensors, no_needs, nothing_sent, step_unchanged
 from dragfl.lazy import torch
@@ -34,6 +34,7 @@ class AdaBest:
 
     fields: ClassVar[Fields] = {"h": "vector", "seen": "scalar"}  # seen: 1 + the last round, 0 for never
     sends: ClassVar[Fields] = {}
+    own_iterate: ClassVar[Literal["client average"]] = "client average"
     init = no_state
     needs = no_needs
     broadcast = nothing_sent

@@ -8,13 +8,14 @@ CVPR 2022.
     h_m <- h_m + g_m,    s_m+ = s_m - s - g_m / (U eta)
     theta^(t+1) = theta^t + Delta + (1/M) sum over all clients of h_m,    s <- s + (1/M) sum_{m in S} (s_m+ - s_m)
 
-Down (theta, s), up (g_m, s_m+ - s_m). |mean h| is logged as `h_norm`.
+Down (theta, s), up (g_m, s_m+ - s_m). |mean h| is logged as `h_norm`. The authors evaluate the average of the client
+models, theta^t + Delta, not theta^(t+1): `own_accuracy` in the metrics.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from dragfl.corrections.none import Tensors, no_needs
 from dragfl.lazy import Tensor, torch
@@ -41,6 +42,7 @@ class FedDC:
 
     fields: ClassVar[Fields] = {"h": "vector", "s": "vector"}
     sends: ClassVar[Fields] = {"ds": "vector"}
+    own_iterate: ClassVar[Literal["client average"]] = "client average"
     unsafe_with: ClassVar[frozenset[str]] = frozenset({"krum", "median", "trimmed_mean"})  # 10 to 18 points on digits
     paper: ClassVar[str] = "Gao et al. 2022"
     needs = no_needs

@@ -7,13 +7,14 @@ Acar, Zhao, Navarro, Mattina, Whatmough, Saligrama: Federated Learning Based on 
     h <- h + (1/M) sum_{m in S} g_m        the mean of h_m over all M clients, absent ones too
     theta^(t+1) = theta^t + Delta + h
 
-|h| can grow where clients take part rarely; it is logged as `h_norm`.
+|h| can grow where clients take part rarely; it is logged as `h_norm`. The authors evaluate the average of the client
+models, theta^t + Delta, not theta^(t+1): `own_accuracy` in the metrics.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from dragfl.corrections.none import Tensors, no_needs, nothing_sent
 from dragfl.lazy import Tensor, torch
@@ -39,6 +40,7 @@ class FedDyn:
 
     fields: ClassVar[Fields] = {"h": "vector"}
     sends: ClassVar[Fields] = {}
+    own_iterate: ClassVar[Literal["client average"]] = "client average"
     paper: ClassVar[str] = "Acar et al. 2021"
     needs = no_needs
     broadcast = nothing_sent

@@ -17,6 +17,7 @@ from torch import Tensor
 from dragfl.arithmetic import finite_rows, norm
 from dragfl.engine.aggregation import BlockResult, Sums, Total
 from dragfl.engine.client import BUFFERS, TrainTask
+from dragfl.engine.iterate import own_model
 from dragfl.engine.round_log import RoundLog
 from dragfl.engine.state import Federation, FederationState
 from dragfl.errors import Diverged
@@ -103,15 +104,16 @@ class ServerRound:
             return after, self.log.record(after.t, {**metrics, "skipped": self.skipped}, None)
         parts = fed.algorithm
         step, aggregate, rule_metrics = parts.aggregate.finish(state.aggregate, self.plan, total)
-        aggregated = self._aggregated(total, step)
+        aggregated, average_step = self._aggregated(total, step), step
         step, correction = parts.correction.server_finish(state.correction, aggregated, step, fed.info, context)
         w, server = parts.server.update(state.server, step, state.w, context)
         check_model(fed, w, state.t + 1)
         check_states(state.t + 1, correction=correction, aggregate=aggregate, server=server)
         fed.store.commit()
         buffers = (total.extra[BUFFERS] / total.count).float() if state.buffers is not None else None
-        after = FederationState(state.t + 1, w, correction, aggregate, server, attack_state, buffers)
-        metrics |= {**_step_metrics(step, total), **rule_metrics, **_vector_norms(correction)}
+        iterate, own = fed.iterate.update(state.iterate, w), own_model(parts, state.w, average_step, w)
+        after = FederationState(state.t + 1, w, correction, aggregate, server, attack_state, buffers, iterate, own)
+        metrics |= {**_step_metrics(step, w - state.w, total), **rule_metrics, **_vector_norms(correction)}
         return after, self.log.record(after.t, metrics, total)
 
     def _aggregated(self, total: Partial, step: Tensor) -> dict[str, Tensor]:
@@ -168,10 +170,11 @@ def vectors_of(state: State) -> dict[str, Tensor]:
     return {k: v for k, v in found.items() if isinstance(v, Tensor) and v.ndim == 1 and v.is_floating_point()}
 
 
-def _step_metrics(step: Tensor, total: Partial) -> dict[str, float]:
-    step_norm, mean_norm = norm(step), norm(total.total) / total.count
-    ratio = {"step_ratio": step_norm / mean_norm} if mean_norm > 0 else {}
-    return {"step_norm": step_norm, "mean_norm": mean_norm, **ratio}
+def _step_metrics(step: Tensor, moved: Tensor, total: Partial) -> dict[str, float]:
+    """Norms of the aggregated step and of the mean update; how far the model moved, in units of the mean update."""
+    mean_norm = norm(total.total) / total.count
+    ratio = {"step_ratio": norm(moved) / mean_norm} if mean_norm > 0 else {}
+    return {"step_norm": norm(step), "mean_norm": mean_norm, **ratio}
 
 
 def _vector_norms(state: State) -> dict[str, float]:

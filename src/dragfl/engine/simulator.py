@@ -6,12 +6,13 @@ Every call is a function of its arguments, so it does not matter in which proces
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dragfl.data.dataset import Dataset
@@ -69,6 +70,7 @@ class Worker:
     forge_extras: bool  # attackers forge their extras too
     info: FederationInfo
     test_block: int  # test samples evaluated at a time
+    validation: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # training rows held out
 
     def train(self, task: TrainTask, out: Tensor | None = None) -> ClientResults:
         """Train every client of the block; attackers that know only themselves craft their update.
@@ -137,22 +139,40 @@ class Worker:
         """Number of blocks of the test set; their size is part of the spec, so that sums have one order."""
         return -(-len(self.dataset.test_y) // self.test_block)
 
+    @property
+    def evaluation_blocks(self) -> int:
+        """The blocks of the test set, then those of the validation data."""
+        return self.test_blocks - (-len(self.validation) // self.test_block)
+
     def score(self, w: Tensor, block: int, buffers: Tensor | None = None) -> Score:
-        """(correct predictions, summed loss) of one test block."""
+        """(correct predictions, summed loss) of one block of the test set or of the validation data."""
         self.local.loop.buffers = buffers
-        rows = slice(block * self.test_block, (block + 1) * self.test_block)
-        return self.local.loop.score(w, self.dataset.test_x[rows], self.dataset.test_y[rows])
+        data, first = self.dataset, block * self.test_block
+        if block < self.test_blocks:
+            rows = slice(first, first + self.test_block)
+            return self.local.loop.score(w, data.test_x[rows], data.test_y[rows])
+        first -= self.test_blocks * self.test_block
+        held_out = torch.from_numpy(self.validation[first : first + self.test_block]).to(data.y.device)
+        return self.local.loop.score(w, data.x[held_out], data.y[held_out])
 
     def evaluate(self, w: Tensor, scores: Iterable[Score], buffers: Tensor | None = None) -> dict[str, float]:
-        """Accuracy and loss from the scores of all test blocks; the attack's success rate where it has one."""
+        """Accuracy and loss from the scores of all blocks; the attack's success rate where it has one."""
         self.local.loop.buffers = buffers
+        scores, test = list(scores), self.test_blocks
         x, y = self.dataset.test_x, self.dataset.test_y
-        correct, loss = 0, 0.0
-        for predictions, value in scores:
-            correct, loss = correct + predictions, loss + value
-        metrics = {"accuracy": correct / len(y), "loss": loss / len(y)}
+        metrics = _mean_scores(scores[:test], len(y))
+        if len(self.validation):
+            held_out = _mean_scores(scores[test:], len(self.validation))
+            metrics |= {f"validation_{name}": value for name, value in held_out.items()}
         attack: object = self.attack
         if isinstance(attack, MeasuresSuccess):
             predict = partial(self.local.loop.predict, w, block=self.test_block)
             metrics["attack_success"] = attack.success_rate(x, y, predict)
         return metrics
+
+
+def _mean_scores(scores: Iterable[Score], samples: int) -> dict[str, float]:
+    correct, loss = 0, 0.0
+    for predictions, value in scores:
+        correct, loss = correct + predictions, loss + value
+    return {"accuracy": correct / samples, "loss": loss / samples}

@@ -12,6 +12,7 @@ from dragfl.arithmetic import norm
 from dragfl.engine.adversary import Adversary
 from dragfl.engine.backends import Backend
 from dragfl.engine.client_store import ClientStore
+from dragfl.engine.iterate import Iterate
 from dragfl.engine.simulator import Worker
 from dragfl.schedules import Schedule
 from dragfl.types import Algorithm, FederationInfo, State
@@ -29,6 +30,8 @@ class FederationState:
     server: State
     attack: State
     buffers: Tensor | None = None  # averaged buffers (BatchNorm), where the model has some
+    iterate: State = None  # recent models, where a mean of them is evaluated
+    own: Tensor | None = None  # the model that the algorithm's paper evaluates, where it is not w
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Federation:
     worker: Worker
     backend: Backend
     store: ClientStore
+    iterate: Iterate  # which model is evaluated
 
     @cached_property
     def initial_norm(self) -> float:
@@ -67,4 +71,9 @@ class Federation:
             parts.server.init(self.info),
             adversary.attack.init(self.info) if adversary else None,
             buffers=self.initial_buffers,
+            iterate=self.iterate.init(self.initial),
         )
+
+    def evaluated_model(self, state: FederationState) -> Tensor:
+        """The flat model that is evaluated and saved as the result of a run."""
+        return self.iterate.select(state.iterate, state.w, state.own)

@@ -49,9 +49,6 @@ class AdaBestFromZero:
         before = AdaBestServerState(torch.zeros_like(w)) if state.average is None else state
         return AdaBestServer(beta=self.beta).update(before, step, w, context)
 
-    def evaluated(self, state: AdaBestServerState, w: Tensor) -> Tensor:
-        return AdaBestServer(beta=self.beta).evaluated(state, w)
-
 
 @dataclass(frozen=True)
 class SharedVariateScaffold:

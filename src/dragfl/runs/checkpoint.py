@@ -23,7 +23,8 @@ from dragfl.errors import DamagedRun
 from dragfl.runs.directory import CHECKPOINT, LOGS
 
 FORMAT = 1
-PARTS = ("correction", "aggregate", "server", "attack")
+PARTS = ("correction", "aggregate", "server", "attack", "iterate")
+VECTORS = ("buffers", "own")  # of the federation's state, where it has them
 CLIENT_STATE = "clients."  # prefix of the client store's tensors
 
 
@@ -76,8 +77,7 @@ def load_checkpoint(folder: Path, federation: Federation) -> tuple[FederationSta
 def flatten_state(state: FederationState) -> tuple[dict[str, Tensor], dict[str, float]]:
     """Every tensor and every number of the state, named `part.field`."""
     tensors, numbers = {"w": state.w}, {}
-    if state.buffers is not None:
-        tensors["buffers"] = state.buffers
+    tensors |= {name: vector for name in VECTORS if (vector := getattr(state, name)) is not None}
     for part in PARTS:
         value = getattr(state, part)
         for field in dataclasses.fields(value) if value is not None else ():
@@ -106,7 +106,7 @@ def restore_state(
     federation.store.restore(
         {k.removeprefix(CLIENT_STATE): v for k, v in tensors.items() if k.startswith(CLIENT_STATE)}
     )
-    return FederationState(t, tensors["w"], **parts, buffers=tensors.get("buffers"))
+    return FederationState(t, tensors["w"], **parts, **{name: tensors.get(name) for name in VECTORS})
 
 
 def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

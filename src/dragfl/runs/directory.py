@@ -93,13 +93,32 @@ class Run:
         return self.result is not None and self.result.get("stopped_by") == "diverged"
 
     @property
+    def diverged_at(self) -> int | None:
+        """The round in which the model diverged, or None."""
+        return len(self.metrics) + 1 if self.diverged else None
+
+    @property
+    def chance(self) -> float:
+        """The accuracy of guessing, at which a diverged run is judged; 0 for runs of version 0.1."""
+        return 1.0 / self.info["classes"] if "classes" in self.info else 0.0
+
+    @property
     def accuracy(self) -> list[tuple[int, float]]:
         """(round, test accuracy) of every evaluated round."""
-        return [(m["round"], m["accuracy"]) for m in self.metrics if "accuracy" in m]
+        return self.values("accuracy")
+
+    def values(self, name: str) -> list[tuple[int, float]]:
+        """(round, value) of a metric, such as `own_accuracy` or `validation_accuracy`, in the rounds that have it."""
+        return [(m["round"], m[name]) for m in self.metrics if name in m]
 
     def rounds_to(self, target: float) -> int | None:
-        """The first evaluated round with at least this accuracy, or None."""
-        return next((t for t, value in self.accuracy if value >= target), None)
+        """The first evaluated round with at least this accuracy, or None.
+
+        It is the accuracy on the test set, or on the validation data where `evaluation.target_on` says so.
+        """
+        validation = self.spec.get("evaluation", {}).get("target_on") == "validation"
+        name = "validation_accuracy" if validation else "accuracy"
+        return next((t for t, value in self.values(name) if value >= target), None)
 
     def model(self) -> dict[str, Tensor]:
         """The final model as a state dict: `module.load_state_dict(run.model())`."""

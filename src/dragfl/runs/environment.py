@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 
-def describe_environment(seed: int, parameters: int) -> dict[str, Any]:
+def describe_environment(seed: int, parameters: int, classes: int) -> dict[str, Any]:
     """The content of run.json."""
     return {
         **{package: version(package) for package in ("dragfl", "torch", "numpy")},
@@ -21,6 +21,7 @@ def describe_environment(seed: int, parameters: int) -> dict[str, Any]:
         "git": _git_commit(),
         "seed": seed,
         "parameters": parameters,
+        "classes": classes,
     }
 
 

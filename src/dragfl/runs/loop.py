@@ -62,7 +62,8 @@ def run(
     with lock_folder(folder):
         if find_run(folder) is not None:  # another process has created it in the meantime
             return run(experiment, folder)
-        environment = describe_environment(experiment.seed, simulation.federation.info.dim)
+        federation = simulation.federation
+        environment = describe_environment(experiment.seed, federation.info.dim, federation.worker.dataset.classes)
         atomic.write_json(folder / INFO, environment)
         atomic.write_text(folder / SPEC, simulation.experiment.to_toml())
         return _run_rounds(simulation, folder, on_record, should_stop)

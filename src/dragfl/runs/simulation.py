@@ -16,7 +16,7 @@ from dragfl.engine.round import run_round
 from dragfl.engine.state import FederationState
 from dragfl.engine.threads import one_thread, own_generator
 from dragfl.lazy import Tensor
-from dragfl.types import EvaluatesIterate, RoundRecord
+from dragfl.types import RoundRecord
 
 
 class Simulation:
@@ -60,7 +60,8 @@ class Simulation:
                 measured = {name: _json_number(value) for name, value in self.evaluate().items()}
                 record = replace(record, metrics={**record.metrics, **measured})
                 target = self.experiment.target_accuracy if self.experiment.stop_at_target else None
-                self.at_target = target is not None and (record.accuracy or 0.0) >= target
+                reached = record.metrics.get(self.experiment.evaluation.target_metric, 0.0)
+                self.at_target = target is not None and float(reached) >= target
         if self.done:
             self.close()
         ended = time.perf_counter()
@@ -72,20 +73,29 @@ class Simulation:
         return replace(record, timing=timing)
 
     def evaluate(self) -> dict[str, float]:
-        """Test metrics of the current model, such as accuracy and loss."""
-        fed, w, buffers = self.federation, self.reported, self.state.buffers
+        """Test metrics of the current model, such as accuracy and loss.
+
+        `own_accuracy` and `own_loss` are those of the model that the algorithm's paper evaluates, where it is another.
+        """
+        metrics, own = self._measure(self.evaluated_model), self.state.own
+        if own is None or self.federation.iterate.kind == "own":
+            return metrics
+        shown = self._measure(own)
+        return metrics | {f"own_{name}": shown[name] for name in ("accuracy", "loss")}
+
+    def _measure(self, w: Tensor) -> dict[str, float]:
+        fed, buffers = self.federation, self.state.buffers
         with one_thread():
             return fed.worker.evaluate(w, fed.backend.scores(w, buffers), buffers)
 
     @property
-    def reported(self) -> Tensor:
-        """The flat model to report: the current one, unless the server step reports another iterate."""
-        server, state = self.federation.algorithm.server, self.state
-        return server.evaluated(state.server, state.w) if isinstance(server, EvaluatesIterate) else state.w
+    def evaluated_model(self) -> Tensor:
+        """The flat model that is evaluated: the current one, unless `evaluation.iterate` names another."""
+        return self.federation.evaluated_model(self.state)
 
     def model(self) -> dict[str, Tensor]:
-        """The current model as a state dict."""
-        return self.federation.model.named(self.reported, self.state.buffers)
+        """The evaluated model as a state dict."""
+        return self.federation.model.named(self.evaluated_model, self.state.buffers)
 
 
 def simulate(experiment: Experiment | str | Path | Mapping[str, Any]) -> Simulation:

@@ -2,7 +2,6 @@
 
 from dragfl.server_steps.adabest import AdaBestServer
 from dragfl.server_steps.adaptive import Adagrad, Adam, Yogi
-from dragfl.server_steps.averaged_iterate import AveragedIterate
 from dragfl.server_steps.momentum import Momentum
 from dragfl.server_steps.sgd import SGD
 
@@ -13,5 +12,4 @@ SERVER_STEPS = {
     "yogi": Yogi,
     "adagrad": Adagrad,
     "adabest": AdaBestServer,
-    "averaged_iterate": AveragedIterate,
 }

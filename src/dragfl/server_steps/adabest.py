@@ -4,16 +4,15 @@ Varno et al.: AdaBest, ECCV 2022.
 
     avg^t = theta^t + Delta^t,    theta^(t+1) = avg^t + beta (avg^t - avg^(t-1)),    avg^(-1) = theta^0
 
-The paper reports the accuracy of avg, not of theta; so does `report = "average"`.
+The paper evaluates avg, not theta: `own_accuracy` in the metrics.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from dragfl.lazy import Tensor
-from dragfl.schedules import Schedule, at, check_choices, check_range
+from dragfl.schedules import Schedule, at, check_range
 from dragfl.types import FederationInfo, RoundContext
 
 
@@ -30,15 +29,12 @@ class AdaBestServer:
     |---|---|
     | lr | eta_g, length of the step to the average; a number or a schedule |
     | beta | beta in [0, 1) |
-    | report | the iterate that is evaluated: `average` or `model` |
     """
 
     lr: float | Schedule = 1.0
     beta: float = 0.8
-    report: Literal["average", "model"] = "average"
 
     def __post_init__(self) -> None:
-        check_choices("server adabest", self)
         check_range("server adabest", "lr", self.lr, 0.0, 1e6)
         check_range("server adabest", "beta", self.beta, 0.0, 1.0, open_high=True)
 
@@ -52,6 +48,3 @@ class AdaBestServer:
         before = w if state.average is None else state.average
         w_next = average + self.beta * (average - before)
         return w_next, AdaBestServerState(average)
-
-    def evaluated(self, state: AdaBestServerState, w: Tensor) -> Tensor:
-        return state.average if self.report == "average" and state.average is not None else w

@@ -56,7 +56,9 @@ def run_digits(workers: int, **changes: Any) -> tuple[Any, ...]:
         assert isinstance(simulation.federation.backend, PoolBackend) == (workers > 1)
         state = simulation.state
         kept = {name: value.numpy().tobytes() for name, value in simulation.federation.store.tensors().items()}
-        vectors = [None if v is None else v.numpy().tobytes() for v in (state.w, simulation.reported, state.buffers)]
+        vectors = [
+            None if v is None else v.numpy().tobytes() for v in (state.w, simulation.evaluated_model, state.buffers)
+        ]
         return vectors, records, kept
 
 

@@ -31,7 +31,7 @@ class LocalBackend:
         return self._worker.train_root(w, context, buffers)
 
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
-        return [self._worker.score(w, block, buffers) for block in range(self._worker.test_blocks)]
+        return [self._worker.score(w, block, buffers) for block in range(self._worker.evaluation_blocks)]
 
     def close(self) -> None:
         pass

@@ -67,7 +67,7 @@ class PoolBackend:
         `reusable`: the processes may serve the next experiment. `required`: it is an error if they cannot set up this
         one; otherwise training stays in this process.
         """
-        self._local, self._info, self._test_blocks = LocalBackend(worker), worker.info, worker.test_blocks
+        self._local, self._info, self._evaluation_blocks = LocalBackend(worker), worker.info, worker.evaluation_blocks
         self._aggregate, self._trainer_group = worker.aggregate, worker.local.trainer.group
         self._arguments, self._reusable = (entry_point, tables), reusable
         self._piece, self._required = piece, required
@@ -122,7 +122,7 @@ class PoolBackend:
             return self._local.scores(w, buffers)
         with closed_on_interrupt(self._abandon):
             self._begin_call(self.group, MemoryLayout(), _model_inputs(w, buffers), CallSetup())
-            tasks = (Task(f"test block {block}", ("score", block)) for block in range(self._test_blocks))
+            tasks = (Task(f"evaluation block {block}", ("score", block)) for block in range(self._evaluation_blocks))
             return list(self.group.run_in_order(tasks))
 
     def close(self) -> None:

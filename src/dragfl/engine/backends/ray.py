@@ -81,7 +81,8 @@ class RayBackend:
 
         `workers`: None for all CPUs of the cluster (`cores` if it is this machine); at most `blocks`.
         """
-        self._local, self._dataset, self._test_blocks = LocalBackend(worker), worker.dataset, worker.test_blocks
+        self._local, self._dataset = LocalBackend(worker), worker.dataset
+        self._evaluation_blocks = worker.evaluation_blocks
         self._entry_point, self._tables = entry_point, tables
         self._workers, self._blocks, self._cores = workers, blocks, cores
         self._calls = 0
@@ -112,7 +113,7 @@ class RayBackend:
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
         if self.group is None:
             return self._local.scores(w, buffers)
-        tasks = (Task(f"test block {block}", ("score", block)) for block in range(self._test_blocks))
+        tasks = (Task(f"evaluation block {block}", ("score", block)) for block in range(self._evaluation_blocks))
         return list(self._run((w, buffers), tasks))
 
     def _run(self, shared: tuple[Any, ...], tasks: Iterator[Task]) -> Iterator[Any]:
