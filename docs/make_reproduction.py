@@ -42,8 +42,9 @@ no repetitions, so the comparison is with its figures and text. `python docs/mak
 from the summaries in [reproduction/](reproduction); only the discussion of the causes is written by hand.
 """
 DATASETS = {
-    "emnist47": "`emnist47` has 93,629 training and 4,700 test images of EMNIST's 47 balanced classes. It is not the "
-    "official balanced split (112,800 + 18,800) of the paper: accuracies are not directly comparable.",
+    "emnist47": "`emnist47` has 93,629 training images of the 47 classes of EMNIST balanced, 659 to 2,400 a class, and "
+    "4,700 test images, 100 a class. It is not the official balanced split (112,800 + 18,800) of the paper: accuracies "
+    "are not directly comparable.",
     "emnist": "`emnist` is the official balanced split: 112,800 + 18,800 images of 47 classes.",
     "cifar10": "`cifar10` is CIFAR-10 as published, 50,000 + 10,000 images, without augmentation.",
 }

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+from dragfl.aggregates import FedNova
+from dragfl.types import Updates
+from tests.aggregates.drive import run_rule
 from tests.algorithms.problems import Problem, close, line, thetas
 
 UNEQUAL = {"local_steps": [1, 8]}
@@ -24,6 +28,18 @@ def test_by_hand() -> None:
     assert run.records[0].metrics["effective_steps"] == 1.5
 
 
+def test_weights_by_samples_are_the_default() -> None:
+    """One sample, one step, g = 2; three samples, two steps, g = -4. p = 1/4, 3/4, tau_eff = 1/4 + 2 * 3/4 = 7/4 and
+    Delta = 7/4 (1/4 * 2 / 1 - 3/4 * 4 / 2) = -7/4. With equal weights tau_eff = 3/2 and Delta = 0.
+    """
+    made = torch.tensor([1, 2])
+    delta = torch.tensor([[2.0], [-4.0]])
+    cohort = Updates(delta, torch.tensor([1.0, 3.0]).double(), torch.arange(2), made=made)
+    by_samples, uniform = run_rule(FedNova(), cohort), run_rule(FedNova(weighting="uniform"), cohort)
+    assert by_samples.step.tolist() == [-1.75] and by_samples.metrics == {"effective_steps": 1.75}
+    assert uniform.step.tolist() == [0.0] and uniform.metrics == {"effective_steps": 1.5}
+
+
 @pytest.mark.parametrize("weighting", ["uniform", "samples"])
 def test_unequal_steps(problem: Problem, weighting: str) -> None:
     run, w = problem.run({"name": "fednova", "weighting": weighting}, clients=UNEQUAL), problem.start
@@ -40,7 +56,10 @@ def test_unequal_steps(problem: Problem, weighting: str) -> None:
 def test_with_a_proximal_term(problem: Problem) -> None:
     """Under FedProx's correction |a|_1 = (1 - (1 - eta mu)^tau) / (eta mu), the weight of all gradients in g_m."""
     mu = 0.5
-    parts = {"correction": {"name": "prox", "mu": mu}, "aggregate": {"name": "fednova", "prox": mu}}
+    parts = {
+        "correction": {"name": "prox", "mu": mu},
+        "aggregate": {"name": "fednova", "prox": mu, "weighting": "uniform"},
+    }
     run, w = problem.run(parts, clients=UNEQUAL), problem.start
     for t, cohort in enumerate(run.cohorts):
         tau, shrink, sent = run.steps(t), problem.lr(t) * mu, w
@@ -50,10 +69,13 @@ def test_with_a_proximal_term(problem: Problem) -> None:
         close(run.models[t + 1], w)
 
 
-def test_equal_steps_are_fedavg(problem: Problem) -> None:
-    close(problem.run({"name": "fednova"}).models, problem.run({}).models, atol=1e-6)
+@pytest.mark.parametrize("weighting", ["uniform", "samples"])
+def test_equal_steps_are_fedavg(problem: Problem, weighting: str) -> None:
+    nova, fedavg = ({"name": name, "weighting": weighting} for name in ("fednova", "fedavg"))
+    close(problem.run(nova).models, problem.run(fedavg).models, atol=1e-6)
 
 
 def test_unequal_steps_are_not(problem: Problem) -> None:
-    nova, fedavg = problem.run({"name": "fednova"}, clients=UNEQUAL), problem.run({}, clients=UNEQUAL)
-    assert np.abs(nova.models[-1] - fedavg.models[-1]).max() > 1e-2
+    nova, fedavg = ({"name": name, "weighting": "samples"} for name in ("fednova", "fedavg"))
+    with_steps, without = problem.run(nova, clients=UNEQUAL), problem.run(fedavg, clients=UNEQUAL)
+    assert np.abs(with_steps.models[-1] - without.models[-1]).max() > 1e-2

@@ -30,6 +30,7 @@ from dragfl.data.partitions import (
     partition_dataset,
     summarize_split,
 )
+from dragfl.data.partitions.dirichlet import capped_counts, class_counts
 from dragfl.errors import DataError, SpecError
 from dragfl.rng import rng
 
@@ -159,6 +160,33 @@ def test_dirichlet_class_large_a_is_even() -> None:
     assert abs(counts - 500).max() <= 10
 
 
+def test_dirichlet_class_cap_by_hand() -> None:
+    """Three classes of 4 for two clients: the equal share is 6. Class 0 (1, 0): 4 and 0. Class 1 (1/2, 1/2): 2 and 2.
+    Client 0 has 6, so class 2 goes to client 1, whatever its proportions; without the cap (3/4, 1/4) gives 3 and 1.
+    """
+    proportions, size = np.array([[1.0, 0.0], [0.5, 0.5], [0.75, 0.25]]), np.array([4, 4, 4])
+    assert capped_counts(proportions, size).tolist() == [[4, 0], [2, 2], [0, 4]]
+    assert class_counts(proportions, size).tolist() == [[4, 0], [2, 2], [3, 1]]
+
+
+def test_dirichlet_class_cap_renormalises_and_replaces_zero_proportions() -> None:
+    """Classes of 6, 0, 2 and 4 for three clients: the equal share is 4. Client 0 takes all of class 0; of class 2 the
+    others get 0.1 : 0.3 = 1 : 3 of 2 samples, cut at rint(0.5) = 0. Client 0 alone is drawn for class 3: it is closed,
+    and the others, with 0 and 2, get equal parts of it.
+    """
+    proportions = np.array([[1.0, 0.0, 0.0], [0.2, 0.4, 0.4], [0.6, 0.1, 0.3], [1.0, 0.0, 0.0]])
+    counts = capped_counts(proportions, np.array([6, 0, 2, 4]))
+    assert counts.tolist() == [[6, 0, 0], [0, 0, 0], [0, 0, 2], [0, 2, 2]]
+
+
+def test_dirichlet_class_cap_makes_sizes_more_equal() -> None:
+    """At a = 0.1 a client may hold several large parts; with the cap, at most its share and one class of 2,400 more."""
+    free, capped = DirichletClass(a=0.1)(EMNIST, 40, gen()), DirichletClass(a=0.1, cap=True)(EMNIST, 40, gen())
+    assert capped.sizes.sum() == len(EMNIST) and capped.sizes.min() >= 10
+    assert capped.sizes.max() < 2820 + 2400
+    assert capped.sizes.std() < 0.7 * free.sizes.std()
+
+
 def test_quantity_skew_changes_sizes_and_not_labels() -> None:
     split = QuantitySkew(a=0.5, min_size=200)(CIFAR, 20, gen())
     found = summarize_split(split, CIFAR, 10)
@@ -221,6 +249,7 @@ SOME = [
     LabelGroup(q=0.5),
     Shards(k=2),
     DirichletClass(a=0.5, min_size=1),
+    DirichletClass(a=0.1, min_size=1, cap=True),
     DirichletClient(a=0.3),
     DirichletClient(a=0.01, sigma=0.7),
     QuantitySkew(a=0.3),
@@ -268,6 +297,7 @@ def test_by_group_assigns_every_sample(groups: list[int], clients: int) -> None:
         ("shards", {"k": 1.5}, "k=1.5"),
         ("dirichlet_class", {"a": 0}, "a=0"),
         ("dirichlet_class", {"a": 0.1, "min_size": 0}, "min_size=0"),
+        ("dirichlet_class", {"a": 0.1, "cap": 1.5}, "cap=1.5"),
         ("dirichlet_client", {"a": float("nan")}, "a=nan"),
         ("quantity_skew", {}, "give a "),
         ("quantity_skew", {"a": 1.0, "sigma": 1.0}, "not both"),
@@ -304,10 +334,12 @@ def test_draws_are_pinned() -> None:
     """A change of these numbers changes every user's split: never in a patch release."""
     y = np.arange(12) % 3
     assert IID()(y, 3, rng(0, "partition")).samples_of(0).tolist() == PINNED_IID
+    assert DirichletClass(a=0.5, min_size=1)(y, 3, rng(0, "partition")).samples_of(0).tolist() == PINNED_DIRICHLET_CLASS
     assert DirichletClient(a=0.5)(y, 3, rng(0, "partition")).samples_of(0).tolist() == PINNED_DIRICHLET
     assert Resampled(k=4)(y, 3, rng(0, "partition")).samples_of(2).tolist() == PINNED_RESAMPLED
 
 
 PINNED_IID = [3, 1, 11, 6]
+PINNED_DIRICHLET_CLASS = [4]
 PINNED_DIRICHLET = [1, 4, 7, 10]
 PINNED_RESAMPLED = [2, 4, 8, 0]

@@ -7,7 +7,9 @@ NeurIPS 2020.
     |a_m|_1 = tau_m                               plain SGD with tau_m local steps
     |a_m|_1 = (1 - (1 - eta mu)^tau_m) / (eta mu)  with a proximal term mu
 
-p_m sums to 1: 1/n, or by samples. With equal steps it is FedAvg.
+p_m is the client's share of the cohort's samples, as in the paper and its public code (n_m / n over all clients, who
+all take part there), or 1/S for each of S clients with `weighting = "uniform"`. With equal steps it is FedAvg with the
+same weighting.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ class FedNova:
 
     | argument | symbol |
     |---|---|
-    | weighting | p_m: `uniform` or `samples` |
+    | weighting | p_m: `samples` or `uniform` |
     | prox | mu of a proximal term that the clients use |
     """
 
-    weighting: Literal["uniform", "samples"] = "uniform"
+    weighting: Literal["uniform", "samples"] = "samples"
     prox: float = 0.0
     paper: ClassVar[str] = "Wang et al. 2020"
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 DATASETS = {  # name -> description
     "digits": "1,438 + 359 grey 8x8 digits, 10 classes; comes with dragfl",
     "emnist": "EMNIST balanced: 112,800 + 18,800 grey 28x28 letters and digits, 47 classes",
-    "emnist47": "93,629 + 4,700 EMNIST images of the same 47 classes; not the official split",
+    "emnist47": "93,629 + 4,700 EMNIST images of the same 47 classes, unequal in training; not the official split",
     "cifar10": "CIFAR-10: 50,000 + 10,000 colour 32x32 photographs, 10 classes",
     "mnist": "MNIST: 60,000 + 10,000 grey 28x28 digits, 10 classes",
     "fashion_mnist": "Fashion-MNIST: 60,000 + 10,000 grey 28x28 articles of clothing, 10 classes",

@@ -41,29 +41,64 @@ def _shuffled_by_class(labels: NDArray[np.int64], rng: np.random.Generator) -> N
     return order[np.argsort(labels[order], kind="stable")]
 
 
+def class_counts(proportions: NDArray[np.float64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(classes, clients) samples of each class for each client, from rows of proportions with sum one.
+
+    >>> class_counts(np.array([[0.5, 0.5], [0.75, 0.25]]), np.array([4, 4])).tolist()
+    [[2, 2], [3, 1]]
+    """
+    ends: NDArray[np.int64] = np.rint(np.cumsum(proportions, 1) * size[:, None]).astype(np.int64)
+    ends[:, -1] = size
+    return np.diff(ends, prepend=0)
+
+
+def capped_counts(proportions: NDArray[np.float64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`class_counts`, where a client that has its equal share of all samples gets nothing of the following classes.
+
+    The proportions of the other clients are renormalised; equal ones are taken where all of them are zero.
+
+    >>> capped_counts(np.array([[1.0, 0.0], [0.5, 0.5], [0.75, 0.25]]), np.array([4, 4, 4])).tolist()
+    [[4, 0], [2, 2], [0, 4]]
+    """
+    counts = np.zeros(proportions.shape, np.int64)
+    share = size.sum() / proportions.shape[1]
+    for k in np.flatnonzero(size):
+        below = counts.sum(0) < share  # at least one client: samples are left
+        open_ = np.where(below, proportions[k], 0.0)
+        open_ = open_ if open_.sum() > 0.0 else below.astype(np.float64)
+        counts[k] = class_counts((open_ / open_.sum())[None], size[k : k + 1])[0]
+    return counts
+
+
 @dataclass(frozen=True)
 class DirichletClass:
     """For each class, client proportions pi ~ Dir(a); the shuffled samples of the class are cut accordingly.
 
-    Client sizes differ; drawn again until every client has `min_size` samples. T.-M. H. Hsu, H. Qi, M. Brown,
-    Measuring the Effects of Non-Identical Data Distribution, 2019; Q. Li et al., NIID-Bench, ICDE 2022.
+    Client sizes differ; drawn again until every client has `min_size` samples. M. Yurochkin et al., Bayesian
+    Nonparametric Federated Learning of Neural Networks, ICML 2019; used by Q. Li et al., Federated Learning on Non-IID
+    Data Silos: An Experimental Study (NIID-Bench), ICDE 2022.
+
+    The public code of both also limits the sizes, which their papers do not mention: a client that has at least
+    (number of samples) / (number of clients) gets nothing of the classes that follow, and the other proportions are
+    renormalised. `cap = True` does the same; it makes sizes more equal.
     """
 
     a: float
     min_size: int = 10
+    cap: bool = False
 
     def __post_init__(self) -> None:
         check_number("dirichlet_class", "a", self.a, 0.0, open_low=True)
         check_integer("dirichlet_class", "min_size", self.min_size, 1)
+        if not isinstance(self.cap, bool):
+            raise SpecError(f"partition dirichlet_class: cap={self.cap!r}; give true or false")
 
     def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> Split:
         check_clients("dirichlet_class", labels, clients)
         size = np.bincount(labels)
         for _ in range(ATTEMPTS if self.min_size * clients <= len(labels) else 0):
             proportions = draw_dirichlet(self.a, len(size), clients, rng)
-            ends = np.rint(np.cumsum(proportions, 1) * size[:, None]).astype(np.int64)
-            ends[:, -1] = size
-            counts = np.diff(ends, prepend=0)  # (classes, clients)
+            counts = capped_counts(proportions, size) if self.cap else class_counts(proportions, size)
             if counts.sum(0).min() >= self.min_size:
                 break
         else:
@@ -82,8 +117,9 @@ class DirichletClient:
     """Each client has a fixed size and class proportions p ~ Dir(a), and draws samples without replacement.
 
     Clients draw in random order; a class with no samples left is removed from all proportions, which are
-    renormalised. Sizes are equal, or lognormal with `sigma` > 0. D. A. E. Acar et al., FedDyn, ICLR 2021 (also
-    AdaBest's split).
+    renormalised. Sizes are equal, or lognormal with `sigma` > 0. T.-M. H. Hsu, H. Qi, M. Brown, Measuring the Effects
+    of Non-Identical Data Distribution for Federated Visual Classification, 2019; with `sigma`, D. A. E. Acar et al.,
+    FedDyn, ICLR 2021 (also AdaBest's split).
     """
 
     a: float

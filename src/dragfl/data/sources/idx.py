@@ -7,8 +7,8 @@ Algorithms, 2017.
 emnist: the balanced classes and official split of G. Cohen, S. Afshar, J. Tapson, A. van Schaik, EMNIST: an extension
 of MNIST to handwritten letters, 2017. The files store images with rows and columns exchanged; models train on them as
 stored, figures show them upright.
-emnist47: images of the same 47 classes, derived from the ByMerge and ByClass test files. It is not the official split:
-accuracies are not comparable with published ones.
+emnist47: images of the same 47 classes, derived from the ByMerge and ByClass test files. It is not the official split,
+and its training classes are unequal (659 to 2,400 images): accuracies are not comparable with published ones.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ class IdxDataset:
 
 
 DIGITS = tuple("0123456789")
-BALANCED = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabdefghnqrt")  # other lower-case letters count as their capital
+# Other lower-case letters count as their capital.
+EMNIST_CLASSES = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabdefghnqrt")
 FOUR_FILES = (
     "put train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (each "
     "plain or .gz)"
@@ -209,7 +210,7 @@ DATASETS = {
     ),
     "emnist": IdxDataset(
         idx_files(112_800, 18_800, "emnist-balanced-", "test"),  # no checksums are published
-        class_names=BALANCED,
+        class_names=EMNIST_CLASSES,
         key="75e4fad264025df4",
         subfolders=("emnist", "emnist/gzip", "EMNIST/raw", "gzip", "."),
         zips=(
@@ -235,7 +236,7 @@ DATASETS = {
                 "sha256:dbd44f1ea3e6a1e60b334f933d757eb6bcf0e4ec50dc0b0d1eb84a5b883cbd4e",
             ),
         ),
-        class_names=BALANCED,
+        class_names=EMNIST_CLASSES,
         key="58eeaa7d6fd294b2",
         subfolders=("emnist47", "."),
         transposed=True,
