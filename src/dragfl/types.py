@@ -282,7 +282,7 @@ class AssumesAttackers(Protocol):
 
     @property
     def f(self) -> int | None:
-        """None: set from the spec's number of attackers."""
+        """None: set from the spec's number of attackers, to at most the largest f without a shortage."""
         ...
 
     def shortage(self, n: int) -> str | None:

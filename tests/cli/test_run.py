@@ -63,6 +63,22 @@ def test_target(digits_toml: Path, capsys: Capture) -> None:
     assert "target 1 not reached in 2 rounds" in capsys.readouterr().out
 
 
+def test_a_robust_rule_under_attack_begins_with_its_f(digits_toml: Path, capsys: Capture) -> None:
+    """6 clients, 2 of them malicious, 5 sampled: C(4, 3) of C(6, 5) cohorts have both, 4 / 6; Krum admits f = 1."""
+    words = ["clients.total=6", "clients.per_round=5", "attack.name=sign_flip", "attack.attackers=2", "rounds=1"]
+    command = ["run", "small.toml", "algorithm.name=krum", *words]
+    line = "krum: f = 1; a cohort has more than 1 attackers in 66.7 % of rounds"
+    assert main(command) == 0
+    assert capsys.readouterr().out.splitlines()[0] == line
+    assert dragfl.load_run("runs/small").spec["attack"]["exceeds_f"] == 0.667
+    main(command)
+    assert line not in capsys.readouterr().out  # nothing runs
+    main([*command, "name=quiet", "--quiet"])
+    assert capsys.readouterr().out == ""
+    main([*command, "name=plain", "algorithm.name=fedavg"])
+    assert "f =" not in capsys.readouterr().out
+
+
 def test_dry_run(digits_toml: Path, capsys: Capture) -> None:
     assert main(["run", "small.toml", "algorithm.name=fltrust", "root.size=9", "--dry-run"]) == 0
     tables = tomllib.loads(capsys.readouterr().out)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import dragfl
+from dragfl.aggregates.robust.krum import Krum
 from dragfl.errors import SpecError
 from dragfl.runs.arena_plan import DEFAULT_ATTACKS, DEFENCES, Arena, default_defences, plan_arena
 
@@ -64,15 +65,32 @@ def test_a_chain_is_a_defence(tables: dict[str, Any], tmp_path: Path) -> None:
     assert baseline.experiment.tables()["algorithm"]["aggregate"]["f"] == 3  # as if three attacked
 
 
-def test_a_defence_that_cannot_be_configured_is_a_cell_with_a_reason(tables: dict[str, Any], tmp_path: Path) -> None:
-    """Krum needs 2f + 3 updates: 9 for three attackers among ten, 13 for five. The others run."""
-    arena = plan_arena(tables, ["krum", "fedavg"], ["sign_flip"], fractions=[0.3, 0.5], out=tmp_path)
+def test_a_defence_has_the_largest_f_that_it_admits(tables: dict[str, Any], tmp_path: Path) -> None:
+    """Krum needs 2f + 3 updates: with 10 clients f is 2 for two attackers, and at most 3 for five."""
+    arena = plan_arena(tables, ["krum"], ["sign_flip"], fractions=[0.2, 0.5], out=tmp_path)
+    assert [(cell.attackers, cell.planned.experiment.exceeds_f) for cell in arena.cells if cell.planned] == [
+        (None, None), ("2 of 10 sampled clients attack", 0.0), ("5 of 10 sampled clients attack", 1.0),
+    ]  # fmt: skip
+    rules = [p.experiment.algorithm.aggregate for p in arena.planned]
+    assert rules == [Krum(3), Krum(2), Krum(3)]  # the baseline is configured for the largest fraction
+
+
+def test_a_combination_that_is_refused_is_a_cell_with_a_reason(tables: dict[str, Any], tmp_path: Path) -> None:
+    """With f = 4 Krum needs 11 updates. The other defence runs."""
+    tables["algorithms"] = {"krum": {"f": 4}}
+    arena = plan_arena(tables, ["krum", "fedavg"], ["sign_flip"], out=tmp_path)
     missing = [cell for cell in arena.cells if cell.planned is None]
-    assert [(cell.defence, cell.attackers) for cell in missing] == [("krum", "5 of 10 sampled clients attack")]
-    assert "needs at least 13 updates, got 10" in missing[0].reason
-    baseline = by_name(arena)["krum-none-f3-iid-seed0"]
-    assert baseline.algorithm.aggregate.f == 3  # type: ignore[attr-defined] # the most it can be configured for
-    assert len(arena.planned) == 1 + 1 + 1 + 2
+    assert [(cell.defence, cell.attack) for cell in missing] == [("krum", "none"), ("krum", "sign_flip")]
+    assert "needs at least 11 updates, got 10" in missing[1].reason
+
+
+def test_the_spec_of_a_run_may_be_the_experiment_of_an_arena(tables: dict[str, Any], tmp_path: Path) -> None:
+    """Its exceeds_f belongs to its own rule and is computed again for each defence."""
+    attack = {"name": "sign_flip", "attackers": 3}
+    resolved = dragfl.load({**tables, "algorithm": {"name": "krum"}, "attack": attack}).tables()
+    assert resolved["attack"]["exceeds_f"] == 0.0
+    arena = plan_arena({**resolved, "data": tables["data"]}, ["fedavg", "bulyan"], ["alie"], out=tmp_path)
+    assert [p.experiment.exceeds_f for p in arena.planned] == [None, None, None, 1.0]
 
 
 def test_a_defence_with_too_few_clients_is_a_row_of_reasons(tables: dict[str, Any], tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ REGISTRIES: dict[str, Mapping[str, Any]] = {
     "models": MODELS,
 }
 
-ASSUMED_F = "f, assumed number of malicious updates; by default the expected number of attackers in a cohort"
+ASSUMED_F = "f, assumed number of malicious updates; see [its default](robust.md#the-assumed-f)"
 
 
 def list_rows(kind: str) -> list[tuple[str, str, str]]:

@@ -6,10 +6,14 @@ import argparse
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dragfl.cli.options import add_output_options
 from dragfl.cli.output import print_result
-from dragfl.runs.directory import Run, load_run
+from dragfl.runs.directory import Run, find_run, load_run
+
+if TYPE_CHECKING:
+    from dragfl.config.spec import Experiment
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,7 +43,19 @@ def run(args: argparse.Namespace) -> int:
     import dragfl
 
     out = args.out or Path("runs") / experiment.name
+    if find_run(out) is None and not args.quiet and not args.json:
+        print_assumed_f(experiment)
     return run_with_progress(args, out, experiment.name, experiment.rounds, partial(dragfl.run, experiment, out))
+
+
+def print_assumed_f(experiment: Experiment) -> None:
+    """Print the number of attackers that a robust rule assumes, and how often a cohort has more."""
+    from dragfl.config.assumed_f import smallest_f
+
+    if experiment.exceeds_f is not None:
+        f = smallest_f(experiment.algorithm.aggregate)
+        often = f"{100 * experiment.exceeds_f:.3g} %"
+        print(f"{experiment.algorithm.name}: f = {f}; a cohort has more than {f} attackers in {often} of rounds")
 
 
 def run_with_progress(args: argparse.Namespace, out: Path, name: str, rounds: int, start: Callable[..., Run]) -> int:

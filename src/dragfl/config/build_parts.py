@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dragfl.aggregates.robust import Chain
 from dragfl.algorithms import PARTS, PRESETS, chain, describe_chain, expand
 from dragfl.attacks import ATTACKS
-from dragfl.config.overrides import ATTACKER_KEYS, NO_ATTACK, with_named_settings
+from dragfl.config.overrides import ATTACKER_KEYS, EXCEEDS_F, NO_ATTACK, with_named_settings
 from dragfl.config.registry import build, check_keys, convert, describe, import_object, look_up
 from dragfl.config.tables import Attackers
 from dragfl.data import DATASETS, FILE_KINDS
@@ -132,6 +132,7 @@ def needs_root(algorithm: Algorithm) -> bool:
 def make_attack(tables: Mapping[str, Any]) -> tuple[Attack[Any] | None, Attackers]:
     """The attack of `[attack]` and its attackers; (None, no attackers) without that table or with `name = "none"`."""
     table = with_named_settings(tables, "attack")
+    table.pop(EXCEEDS_F, None)
     name = table.get("name")
     if "attack" not in tables or name == NO_ATTACK:
         return None, Attackers(attackers=0, forge_extras=False)

@@ -6,8 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-# Labels, files, and how the work is distributed: none of them changes a number of the result.
-NOT_IN_RESULT = ("name", "algorithm.name", "checkpoint", "state", "engine.workers", "engine.executor")
+# Labels, computed values, files, and how the work is distributed: none of them changes a number of the result.
+NOT_IN_RESULT = (
+    "name",
+    "algorithm.name",
+    "attack.exceeds_f",
+    "checkpoint",
+    "state",
+    "engine.workers",
+    "engine.executor",
+)
 
 
 def comparable(tables: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from dragfl.errors import SpecError
 
 NO_ATTACK = "none"
 ATTACKER_KEYS = frozenset(f.name for f in fields(Attackers))  # of [attack], for every attack
+EXCEEDS_F = "exceeds_f"  # of [attack] in a resolved spec: computed from the other settings
 KEPT_KEYS = {"algorithm": frozenset[str](), "attack": ATTACKER_KEYS}  # when the table gets another name
 
 
@@ -38,9 +39,12 @@ def replace_values(tables: dict[str, Any], changes: list[tuple[list[str], Any]])
 
     Setting `algorithm.name` replaces the whole table by the preset's defaults and its `[algorithms.NAME]` table.
     Setting a part (`algorithm.server=momentum`) replaces that part; the others keep their settings. Setting
-    `attack.name` replaces the attack's own settings by its `[attacks.NAME]` table; the attackers stay.
+    `attack.name` replaces the attack's own settings by its `[attacks.NAME]` table; the attackers stay. A computed
+    value is removed.
     """
     tables = copy.copy(tables)
+    if changes and isinstance(tables.get("attack"), Mapping):
+        tables["attack"] = {k: v for k, v in tables["attack"].items() if k != EXCEEDS_F}
     for path, value in sorted(changes, key=lambda change: _order(change[0])):
         if _order(path) == Order.NAME:
             key, before = path[0], tables.get(path[0])

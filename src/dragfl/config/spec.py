@@ -21,6 +21,7 @@ from dragfl.aggregates.robust import Chain
 from dragfl.aggregates.robust.contract import part_name
 from dragfl.algorithms import PARTS
 from dragfl.attacks import ATTACKS
+from dragfl.config.assumed_f import default_f, probability_above, smallest_f
 from dragfl.config.build_parts import (
     PROBE,
     Model,
@@ -33,7 +34,7 @@ from dragfl.config.build_parts import (
     needs_root,
 )
 from dragfl.config.migrate import refuse_old_keys
-from dragfl.config.overrides import override
+from dragfl.config.overrides import EXCEEDS_F, override
 from dragfl.config.registry import build, check_keys, convert, describe, without_none
 from dragfl.config.tables import Attackers, Checkpoint, Clients, Data, Engine, Evaluation, Root, State, Top
 from dragfl.data.partitions import PARTITIONS, Partition
@@ -68,18 +69,30 @@ class Experiment:
     state: State
     engine: Engine
 
+    @property
+    def exceeds_f(self) -> float | None:
+        """The probability, to three digits, that a cohort has more attackers than the rule assumes.
+
+        None without an attack, or if the rule does not assume a number.
+        """
+        f = smallest_f(self.algorithm.aggregate)
+        if self.attack is None or f is None:
+            return None
+        return float(f"{probability_above(f, self.attackers, self.clients):.3g}")
+
     def tables(self) -> dict[str, Any]:
         """The resolved spec as plain tables: loading them again gives the same experiment."""
         dataset = self.dataset if isinstance(self.dataset, str) else f"object:{self.dataset.name}"
         parts = {part: describe_part(getattr(self.algorithm, part), registry) for part, registry in PARTS.items()}
         model = describe(self.model.make, MODELS) | dict(self.model.settings)
+        attackers = dataclasses.asdict(self.attackers) | {EXCEEDS_F: self.exceeds_f}
         tables = {
             **{key: getattr(self, key) for key in TOP_KEYS},
             "data": {"dataset": dataset, "partition": describe(self.partition, PARTITIONS, key="kind")},
             "root": dataclasses.asdict(self.root) if self.root else None,
             "clients": dataclasses.asdict(self.clients),
             "algorithm": {"name": self.algorithm.name, **parts},
-            "attack": describe(self.attack, ATTACKS) | dataclasses.asdict(self.attackers) if self.attack else None,
+            "attack": describe(self.attack, ATTACKS) | attackers if self.attack else None,
             "model": model | {"double_softmax": self.model.double_softmax, "buffers": self.model.buffers},
             **{key: dataclasses.asdict(getattr(self, key)) for key in PLAIN_TABLES},
         }
@@ -136,8 +149,10 @@ def resolve(tables: Mapping[str, Any]) -> Experiment:
         model=make_model(tables.get("model", {})),
         **{key: convert(key, tables.get(key, {}), kind) for key, kind in PLAIN_TABLES.items()},
     )
-    experiment = _with_assumed_f(experiment)
+    _check_number_of_attackers(experiment)
+    experiment = _with_default_f(experiment)
     _check_together(experiment)
+    _check_exceeds_f(experiment, tables.get("attack", {}).get(EXCEEDS_F))
     return experiment
 
 
@@ -148,14 +163,19 @@ def _with_defaults(clients: Clients) -> Clients:
     return dataclasses.replace(clients, local_steps=steps, per_round=per_round)
 
 
-def _with_assumed_f(e: Experiment) -> Experiment:
-    """A robust rule without f assumes the expected number of attackers in a cohort."""
-    rule: Any = e.algorithm.aggregate
-    if not (isinstance(rule, AssumesAttackers) and rule.f is None):
+def _with_default_f(e: Experiment) -> Experiment:
+    """The experiment with the default f, if its rule assumes a number of attackers and none is set."""
+    rule = e.algorithm.aggregate
+    if not isinstance(rule, AssumesAttackers) or rule.f is not None:
         return e
-    f = round(e.attackers.expected(e.clients)) if e.attack is not None else 0
-    aggregate = dataclasses.replace(e.algorithm.aggregate, f=f)  # type: ignore[type-var]
-    return dataclasses.replace(e, algorithm=dataclasses.replace(e.algorithm, aggregate=aggregate))
+    rule = dataclasses.replace(rule, f=default_f(rule, e.attackers, e.clients))  # type: ignore[type-var]
+    return dataclasses.replace(e, algorithm=dataclasses.replace(e.algorithm, aggregate=rule))
+
+
+def _check_number_of_attackers(e: Experiment) -> None:
+    limit = (e.clients.per_round or e.clients.total) if e.attackers.of_sampled else e.clients.total
+    if (e.attackers.attackers or 0) > limit:
+        raise SpecError(f"attack.attackers: {e.attackers.attackers} is more than the {limit} clients there are")
 
 
 def _check_together(e: Experiment) -> None:
@@ -169,9 +189,13 @@ def _check_together(e: Experiment) -> None:
     if isinstance(rule, AssumesAttackers) and (why := rule.shortage(per_round)):
         raise SpecError(why)
     check_correction_with_aggregate(e)
-    limit = per_round if e.attackers.of_sampled else e.clients.total
-    if (e.attackers.attackers or 0) > limit:
-        raise SpecError(f"attack.attackers: {e.attackers.attackers} is more than the {limit} clients there are")
+
+
+def _check_exceeds_f(e: Experiment, given: Any) -> None:
+    """Refuse another value than the computed one; a resolved spec has the right one."""
+    if given is not None and given != e.exceeds_f:
+        computed = "there is none" if e.exceeds_f is None else f"it is {e.exceeds_f}"
+        raise SpecError(f"attack.{EXCEEDS_F}: {given} given, but {computed} for these settings; remove {EXCEEDS_F}")
 
 
 def check_correction_with_aggregate(e: Experiment) -> None:

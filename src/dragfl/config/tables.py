@@ -128,6 +128,11 @@ class Attackers:
         """Whether number and fraction refer to the sampled clients of a round."""
         return self.redraw if self.counted_in is None else self.counted_in == "sampled"
 
+    @property
+    def drawn_from_cohort(self) -> bool:
+        """Whether each round draws its attackers from its cohort, so that every cohort has the same number of them."""
+        return self.redraw and self.of_sampled
+
     def drawn(self, clients: Clients) -> int:
         """The number of attackers to draw: from the cohort if redrawn and counted in it, else from all clients.
 
@@ -137,11 +142,6 @@ class Attackers:
         base = sampled if self.of_sampled else clients.total
         count = round((self.fraction or 0.0) * base) if self.attackers is None else self.attackers
         return round(count * clients.total / sampled) if self.of_sampled and not self.redraw else count
-
-    def expected(self, clients: Clients) -> float:
-        """The expected number of attackers in a cohort."""
-        sampled = clients.per_round or clients.total
-        return self.drawn(clients) * (1.0 if self.redraw and self.of_sampled else sampled / clients.total)
 
 
 @dataclass(frozen=True)

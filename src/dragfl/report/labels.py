@@ -90,7 +90,7 @@ def make_labels(specs: Sequence[Spec]) -> list[tuple[str, str, str]]:
 
 def _distinguish(flats: Sequence[Flat], members: Sequence[int]) -> dict[int, list[str]]:
     """The settings that distinguish each member: the first one that splits them, then recursively within the parts."""
-    keys = {key for i in members for key in flats[i]} - {"name", "folder"}
+    keys = {key for i in members for key in flats[i]} - {"name", "folder", "attack.exceeds_f"}
     for key in [*sorted(keys, key=_rank), "name", "folder"] if len(members) > 1 else []:
         parts: dict[str, list[int]] = {}
         for i in members:

@@ -233,5 +233,5 @@ def _attackers_label(tables: Tables, attacks: Sequence[str], settings: Tables) -
     plain = {**tables, "algorithm": {"name": "fedavg"}}
     experiments = [_resolve(f"attack '{attack}'", with_attack(plain, settings, attack)) for attack in attacks]
     clients, attackers = experiments[0].clients, experiments[0].attackers
-    total = f"{clients.per_round} sampled" if attackers.redraw and attackers.of_sampled else f"{clients.total}"
+    total = f"{clients.per_round} sampled" if attackers.drawn_from_cohort else f"{clients.total}"
     return f"{attackers.drawn(clients)} of {total} clients attack"

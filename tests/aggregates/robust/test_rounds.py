@@ -29,27 +29,6 @@ ROBUST_PRESETS = [name for name in PRESETS if name in ROBUST]
 Load = Callable[..., dragfl.Experiment]
 
 
-@pytest.mark.parametrize(
-    ("clients", "attack", "f"),
-    [
-        ({"total": 20}, None, 0),
-        ({"total": 20}, {"attackers": 3}, 3),
-        ({"total": 20, "per_round": 10}, {"attackers": 3}, 2),  # 1.5 on average
-        ({"total": 20, "per_round": 10}, {"attackers": 4}, 2),
-        ({"total": 20, "per_round": 10}, {"attackers": 3, "redraw": True}, 3),
-    ],
-)
-def test_by_default_f_is_the_number_of_attackers_expected_in_a_cohort(clients: Any, attack: Any, f: int) -> None:
-    tables: dict[str, Any] = {"clients": clients, "algorithm": {"name": "trimmed_mean"}}
-    if attack:
-        tables["attack"] = {"name": "random_scaling", **attack}
-    experiment = dragfl.load(tables)
-    assert experiment.algorithm.aggregate == TrimmedMean(f)
-    assert tomllib.loads(experiment.to_toml())["algorithm"]["aggregate"]["f"] == f
-    given = dragfl.load(tables, "algorithm.f=1")
-    assert given.algorithm.aggregate == TrimmedMean(1)
-
-
 def test_a_chain_in_a_spec_and_from_python() -> None:
     table = {"chain": ["arc", {"name": "bucketing", "size": 3}, "nnm", "trimmed_mean"], "f": 2}
     experiment = dragfl.load({"algorithm": {"aggregate": table}})
@@ -84,12 +63,6 @@ def test_an_infeasible_rule_is_an_error_before_the_run(algorithm: dict[str, Any]
     with pytest.raises(SpecError) as error:
         dragfl.load({"algorithm": algorithm})
     assert message in str(error.value)
-
-
-def test_too_many_attackers_for_the_default_f() -> None:
-    attack = {"name": "random_scaling", "attackers": 10}
-    with pytest.raises(SpecError, match="trimmed_mean: f=10 needs at least 21 updates, got 20"):
-        dragfl.load({"algorithm": {"name": "trimmed_mean"}, "attack": attack})
 
 
 def federation(spec: dragfl.Experiment) -> Federation:

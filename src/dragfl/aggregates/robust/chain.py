@@ -56,7 +56,7 @@ class Chain:
     | argument | symbol |
     |---|---|
     | chain | the parts; the last one is the rule. A spec gives names, or tables of a name and settings |
-    | f | f of every part without its own; by default the expected number of attackers in a cohort |
+    | f | f of every part without its own; its default is that of a rule |
     """
 
     chain: tuple[Any, ...] = (NNM(), TrimmedMean())
