@@ -27,9 +27,10 @@ from dragfl.reproduction.results import (
     verdict_rows,
 )
 from dragfl.reproduction.run_time import format_duration
-from dragfl.reproduction.runs import TUNING_SEED, FigureRequest
+from dragfl.reproduction.runs import FigureRequest
 from dragfl.reproduction.summary import WINDOW, Summaries, Summary
 from dragfl.reproduction.verdicts import REQUIRED_FRACTION, Verdict, judge_comparison, target_of
+from dragfl.runs.tuning import TUNING_SEEDS
 
 DOCS = Path(__file__).resolve().parent
 CAUSES = "causes.md"
@@ -64,7 +65,8 @@ Verdicts are computed by [verdicts.py]({SOURCE}/verdicts.py) from the summaries 
   runs are missing. All comparisons of a claim must hold.
 - *Aggregate / mean update*: the norm of the aggregate over the norm of the mean update, before server step, momentum or
   a tuned server learning rate; the median over rounds.
-- Tuned settings are selected on seed {TUNING_SEED}, which is never used for a verdict.
+- Tuned settings are selected on a tenth of the training data, by the median over seeds {TUNING_SEEDS[0]} to
+  {TUNING_SEEDS[-1]}, which are never used for a verdict; the final runs use all training data.
 """
 
 

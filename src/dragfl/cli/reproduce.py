@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dragfl.reproduction.formatting import Row
-    from dragfl.reproduction.runs import FigurePlan, FigureRequest
+    from dragfl.reproduction.runs import FigurePlan, FigureRequest, Planner
 
 RUNS, QUICK_RUNS = Path("reproduction-runs"), Path("reproduction-runs-quick")
 OUT, QUICK_OUT = Path("reproduction"), Path("reproduction-quick")
@@ -37,6 +37,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N-1 (default: set by each figure)")
     command.add_argument("--rounds", type=int, metavar="N", help="rounds of every run (default: set by each figure)")
     command.add_argument("--quick", action="store_true", help="reduced settings for a smoke test; not evidence")
+    command.add_argument(
+        "--until-decided", action="store_true", help="shorter runs for curves that can no longer change a verdict"
+    )
     command.add_argument("--list", action="store_true", help="list the figures with time estimates, then stop")
     command.add_argument("--dry-run", action="store_true", help="list the missing runs, then stop")
     command.add_argument("--judge", action="store_true", help="run nothing; plots and verdicts of the finished runs")
@@ -50,25 +53,27 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from dragfl.errors import SpecError
+    from dragfl.reproduction.racing import plan_until_decided
     from dragfl.reproduction.runs import missing_runs, plan_figure
 
     folder = args.runs or (QUICK_RUNS if args.quick else RUNS)
     if folder.exists() and not folder.is_dir():
         raise SpecError(f"--runs: {folder} is not a folder; choose another")
     requests = _parse_requests(args)
-    plans = [plan_figure(request, folder) for request in requests]
+    plan = plan_until_decided if args.until_decided else plan_figure
+    plans = [plan(request, folder) for request in requests]
     if args.list:
         _print_figures(plans, args)
         return 0
     if args.dry_run:
         for planned in missing_runs(plans):
             print(planned.folder)
-        if later := [p for plan in plans for p in plan.runs_after_tuning]:
-            print(f"and {len(later)} runs of tuned controls, after their tuning runs")
+        if later := [p for each in plans for p in each.later]:
+            print(f"and {len(later)} runs that depend on these")
         return 0
     if not args.judge:
-        _execute(requests, plans, folder, args)
-    _print_results(requests, folder, args)
+        _execute(requests, plan, folder, args)
+    _print_results(requests, plan, folder, args)
     return 0
 
 
@@ -119,7 +124,7 @@ def _print_figures(plans: Sequence[FigurePlan], args: argparse.Namespace) -> Non
     from dragfl.reproduction.runs import missing_runs, unique_runs
 
     for plan in plans:
-        figure, later = plan.request.figure, plan.runs_after_tuning
+        figure, later = plan.request.figure, plan.later
         missing = missing_runs([plan]) + later
         count = len(unique_runs(plan.planned)) + len(later)
         seconds = RunTimes(plan.planned).remaining(missing) / number_of_jobs(args, inf)
@@ -132,26 +137,25 @@ def _print_figures(plans: Sequence[FigurePlan], args: argparse.Namespace) -> Non
         )
 
 
-def _execute(
-    requests: Sequence[FigureRequest], plans: Sequence[FigurePlan], folder: Path, args: argparse.Namespace
-) -> None:
+def _execute(requests: Sequence[FigureRequest], plan: Planner, folder: Path, args: argparse.Namespace) -> None:
     from dragfl.cli.interrupt import catch_interrupts
     from dragfl.cli.progress import SweepProgress
     from dragfl.reproduction.run_time import format_duration
     from dragfl.reproduction.runs import missing_runs, run_figures
 
+    plans = [plan(request, folder) for request in requests]
     missing = missing_runs(plans)
     jobs = min(number_of_jobs(args, inf), max(1, len(missing)))
-    progress = SweepProgress([p for plan in plans for p in plan.planned], jobs, quiet=args.quiet)
-    progress.plan(missing, [p for plan in plans for p in plan.runs_after_tuning])
+    progress = SweepProgress([p for each in plans for p in each.planned], jobs, quiet=args.quiet)
+    progress.plan(missing, [p for each in plans for p in each.later])
     if not args.quiet:
         about = f"about {format_duration(progress.remaining_seconds())} with {jobs} in parallel if none stops early"
         print(f"{progress.total} runs are missing; {about}" if progress.total else "all runs are finished", flush=True)
     with catch_interrupts() as should_stop, progress.bar:
-        run_figures(requests, folder, progress.callbacks(should_stop), on_plan=progress.plan, jobs=jobs)
+        run_figures(requests, folder, progress.callbacks(should_stop), plan=plan, on_plan=progress.plan, jobs=jobs)
 
 
-def _print_results(requests: Sequence[FigureRequest], folder: Path, args: argparse.Namespace) -> None:
+def _print_results(requests: Sequence[FigureRequest], plan: Planner, folder: Path, args: argparse.Namespace) -> None:
     """Write summaries, plots and verdicts of the finished runs, and print their tables."""
     from rich.console import Console
 
@@ -162,7 +166,7 @@ def _print_results(requests: Sequence[FigureRequest], folder: Path, args: argpar
 
     names = [request.figure.name for request in requests]
     out = args.out or (QUICK_OUT if args.quick else OUT)
-    summaries = results.write_summaries(requests, folder, out)
+    summaries = results.write_summaries(requests, folder, out, plan)
     used = [summaries[name] for name in names if name in summaries]
     console = Console()
     if not args.quiet:

@@ -1,11 +1,19 @@
-"""`dragfl sweep EXPERIMENT.toml key=a,b,... [key=c,d,...]`"""
+"""`dragfl sweep EXPERIMENT.toml key=a,b,... [key=c,d,...] [--tune key=a,b,...]`"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dragfl.cli.options import add_sweep_options, number_of_jobs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dragfl.runs.tuning import Score
+    from dragfl.runs.tuning_plan import Tuned
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -13,11 +21,25 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "sweep",
         help="run a grid of experiments and compare them",
         description="Run every combination of the given values, each in its own run directory, then write a report. "
-        "Commas outside brackets and quotes separate values. The same command continues an interrupted sweep.",
+        "Commas outside brackets and quotes separate values. The same command continues an interrupted sweep. With "
+        "--tune, each combination first selects its best value of a key by runs on a validation split.",
     )
     command.add_argument("experiment", type=Path, help="a TOML file")
     command.add_argument(
-        "words", nargs="+", metavar="key=a,b", help="a key and its values, e.g. algorithm.name=fedavg,drag seed=0,1,2"
+        "words", nargs="*", metavar="key=a,b", help="a key and its values, e.g. algorithm.name=fedavg,drag seed=0,1,2"
+    )
+    command.add_argument(
+        "--tune",
+        action="append",
+        default=[],
+        metavar="key=a,b",
+        help="a key and the values to select from, e.g. algorithm.server_lr=1,2,4; may be given for several keys",
+    )
+    command.add_argument(
+        "--best-by",
+        default="validation_accuracy",
+        metavar="METRIC",
+        help="validation_accuracy (default), validation_loss, or rounds (to the target, on the validation split)",
     )
     add_sweep_options(command, default_out="sweeps/NAME")
     command.set_defaults(run=run)
@@ -25,13 +47,22 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from dragfl.config.spec import read
+    from dragfl.errors import SpecError
     from dragfl.runs.sweep_plan import parse_grid, plan_sweep
+    from dragfl.runs.tuning_plan import final_seeds, plan_tuning
 
-    out = args.out or Path("sweeps") / str(read(args.experiment).get("name", "run"))
-    planned = plan_sweep(args.experiment, parse_grid(args.words), out)
+    tables = read(args.experiment)
+    out = args.out or Path("sweeps") / str(tables.get("name", "run"))
+    grid, tune = parse_grid(args.words), parse_grid(args.tune)
+    if not grid and not tune:
+        raise SpecError("sweep: no key=a,b and no --tune; give at least one, for example seed=0,1,2")
+    tuning = plan_tuning(args.experiment, grid, tune, out, best_by=args.best_by) if tune else []
+    planned = [p for part in tuning for p in part.planned] or plan_sweep(args.experiment, grid, out)
     if args.dry_run:
         for p in planned:
             print(p.folder)
+        if tuning:
+            print(f"and {len(tuning) * len(final_seeds(tables, grid))} final runs with the selected values")
         return 0
 
     from rich.console import Console
@@ -40,13 +71,55 @@ def run(args: argparse.Namespace) -> int:
     from dragfl.cli.interrupt import catch_interrupts
     from dragfl.cli.output import print_report
     from dragfl.cli.progress import SweepProgress
-    from dragfl.runs.sweep import run_planned
+    from dragfl.runs.sweep import run_planned, run_tuned
 
     jobs = number_of_jobs(args, len(planned))
     progress = SweepProgress(planned, jobs, quiet=args.quiet)
+    tuned: list[Tuned] = []
     with catch_interrupts() as should_stop, progress.bar:
-        run_planned(planned, progress.callbacks(should_stop), jobs=jobs)
-    folders = [p.folder for p in planned]
+        callbacks = progress.callbacks(should_stop)
+        if tune:
+            tuned, runs = run_tuned(
+                args.experiment, grid, tune, out, callbacks, jobs=jobs, best_by=args.best_by, on_plan=progress.plan
+            )
+        else:
+            runs = run_planned(planned, callbacks, jobs=jobs)
+    console = Console()
+    for part in tuned:
+        if not args.quiet:
+            _print_scores(console, part, args.best_by)
+        for message in part.warnings:
+            print(f"warning: {message}")
     if not args.quiet:
-        Console().print(report.rich_table(report.summarize_runs(folders)))
-    return print_report(lambda: report.write_report(folders, out), quiet=args.quiet)
+        console.print(report.rich_table(report.summarize_runs(runs)))
+    return print_report(lambda: report.write_report(runs, out), quiet=args.quiet)
+
+
+def _print_scores(console: Console, tuned: Tuned, best_by: str) -> None:
+    """The scores of all candidates of one combination, on each tuning seed."""
+    from dragfl.cli.list_parts import print_table
+    from dragfl.runs.tuning import TUNING_SEEDS
+
+    where = ", ".join(f"{key}={value}" for key, value in tuned.combination.items())
+    rows = [
+        [
+            *map(str, candidate.values()),
+            *_format_scores(scores, best_by),
+            "selected" if candidate is tuned.selected else "",
+        ]
+        for candidate, scores in zip(tuned.candidates, tuned.scores, strict=True)
+    ]
+    head = [*tuned.selected, *(f"seed {seed}" for seed in TUNING_SEEDS), ""]
+    print_table(console, f"tuning by {best_by}{': ' if where else ''}{where}", head, rows)
+
+
+def _format_scores(scores: Sequence[Score], best_by: str) -> list[str]:
+    texts = []
+    for score in scores:
+        if score.best is None:
+            texts.append("diverged")
+        elif best_by == "rounds":
+            texts.append("not reached" if score.rounds is None else str(score.rounds))
+        else:
+            texts.append(f"{score.best:.4f}")
+    return texts

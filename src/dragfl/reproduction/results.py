@@ -22,20 +22,22 @@ from dragfl.reproduction.formatting import Row, make_row
 from dragfl.reproduction.intervals import median
 from dragfl.reproduction.plots import plot_figure
 from dragfl.reproduction.run_time import format_duration
-from dragfl.reproduction.runs import FigureRequest, plan_figure
+from dragfl.reproduction.runs import FigureRequest, Planner, plan_figure
 from dragfl.reproduction.summary import Record, Summaries, Summary, read_summary, summarise, write_summary
 from dragfl.reproduction.verdicts import Verdict, judge_claim, rounds_to
 
 VERDICTS = "verdicts.json"
 
 
-def write_summaries(requests: Sequence[FigureRequest], folder: Path, out: Path) -> dict[str, Summary]:
+def write_summaries(
+    requests: Sequence[FigureRequest], folder: Path, out: Path, plan: Planner = plan_figure
+) -> dict[str, Summary]:
     """Summarise the runs of every requested figure; return these summaries and those of other figures in `out`."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SpecError(f"{out}: cannot be created ({error.strerror}); choose another --out") from None
-    requested = [summarise(plan_figure(request, folder)) for request in requests]
+    requested = [summarise(plan(request, folder)) for request in requests]
     written = {summary.figure: summary for summary in requested if summary.seeds}
     for name, summary in written.items():
         write_summary(summary, out / f"{name}.json")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,15 +19,16 @@ from dragfl.config.compare import comparable
 from dragfl.config.overrides import override
 from dragfl.config.spec import Experiment, resolve
 from dragfl.errors import SpecError
-from dragfl.reproduction.figure import Curve, Figure
+from dragfl.reproduction.figure import Figure, Tune
 from dragfl.reproduction.run_time import RunTimes
 from dragfl.runs.directory import SPEC, Run, load_run
 from dragfl.runs.sweep_plan import PlannedRun
+from dragfl.runs.tuning import TUNING_SEEDS, VALIDATION, Score, best_candidate, next_value, score_run
 
 if TYPE_CHECKING:
     from dragfl.runs.sweep import Callbacks
 
-TUNING_SEED = 100  # never used for verdicts, whose seeds count from 0
+MAX_EXTENSIONS = 3  # of a grid whose best value is at its edge
 
 
 @dataclass(frozen=True)
@@ -64,53 +65,84 @@ class FigurePlan:
 
     request: FigureRequest
     runs: list[CurveRun]
-    tuning: list[CurveRun]
+    tuning: list[CurveRun]  # every candidate with every tuning seed
     tuned: Mapping[str, Any]  # curve -> selected value
     untuned: list[str]
+    deferred: list[PlannedRun] = field(default_factory=list)  # runs whose length depends on others; see racing.py
 
     @property
     def planned(self) -> list[PlannedRun]:
         return [run.planned for run in [*self.tuning, *self.runs]]
 
     @property
-    def runs_after_tuning(self) -> list[PlannedRun]:
-        """Placeholders for the runs of untuned curves, one for each seed, to include them in estimates."""
+    def later(self) -> list[PlannedRun]:
+        """Placeholders for the runs that depend on others, to include them in estimates."""
         first = {run.curve: run.planned for run in reversed(self.tuning)}
-        return [first[curve] for curve in self.untuned for _ in self.request.seeds]
+        return [first[curve] for curve in self.untuned for _ in self.request.seeds] + self.deferred
+
+
+Planner = Callable[[FigureRequest, Path], FigurePlan]
 
 
 def plan_figure(request: FigureRequest, folder: Path) -> FigurePlan:
     """Plan and check all runs of a figure; the value of a tuned setting depends on the finished tuning runs."""
-    if TUNING_SEED in request.seeds:
-        raise SpecError(f"reproduce: seed {TUNING_SEED} is reserved for tuning; use other seeds for verdicts")
+    reserved = [seed for seed in request.seeds if seed in TUNING_SEEDS]
+    if reserved:
+        raise SpecError(f"reproduce: seed {reserved[0]} is reserved for tuning; use other seeds for verdicts")
     runs: list[CurveRun] = []
     tuning: list[CurveRun] = []
     tuned: dict[str, Any] = {}
     untuned: list[str] = []
-
-    def plan_run(curve: Curve, settings: Sequence[str], seed: int, candidate: Any = None) -> CurveRun:
-        experiment = resolve_run(request, [*curve.set, *settings], seed)
-        return CurveRun(curve.id, seed, PlannedRun(folder / experiment.name, experiment), candidate)
-
     for curve in request.figure.curves:
         if curve.of is not None:
             continue
         settings: list[str] = []
         if curve.tune is not None:
-            key, values = curve.tune.key, curve.tune.values
-            if request.quick:
-                selected = values[len(values) // 2]
-            else:
-                trials = [plan_run(curve, [f"{key}={json.dumps(v)}"], TUNING_SEED, v) for v in values]
-                tuning += trials
-                selected = select_tuned_value(trials)
+            trials, selected = plan_trials(request, folder, curve.id, curve.tune)
+            tuning += trials
             if selected is None:
                 untuned.append(curve.id)
                 continue
             tuned[curve.id] = selected
-            settings = [f"{key}={json.dumps(selected)}"]
-        runs += [plan_run(curve, settings, seed) for seed in request.seeds]
+            settings = [f"{curve.tune.key}={json.dumps(selected)}"]
+        runs += [plan_run(request, folder, curve.id, settings, seed) for seed in request.seeds]
     return FigurePlan(request, runs, tuning, tuned, untuned)
+
+
+def plan_trials(request: FigureRequest, folder: Path, curve: str, tune: Tune) -> tuple[list[CurveRun], Any]:
+    """The tuning runs of a curve and the selected value, which is None until they have run.
+
+    A grid whose best value is its smallest or largest one is extended by `next_value`, at most three times and only by
+    values that the setting accepts, so that the best value lies inside it. Quick settings have no tuning runs.
+    """
+    if request.quick:
+        return [], tune.values[len(tune.values) // 2]
+    split = [f"evaluation.validation={VALIDATION}", 'evaluation.target_on="validation"']
+
+    def plan_candidate(value: Any) -> list[CurveRun]:
+        settings = [f"{tune.key}={json.dumps(value)}", *(split if tune.on == "validation" else [])]
+        return [plan_run(request, folder, curve, settings, seed, value) for seed in TUNING_SEEDS]
+
+    values = list(tune.values)
+    trials = [plan_candidate(value) for value in values]
+    for extension in range(MAX_EXTENSIONS + 1):
+        selected = select_tuned_value(trials)
+        more = None if selected is None or extension == MAX_EXTENSIONS else next_value(values, selected)
+        if more is None:
+            break
+        try:
+            trials.append(plan_candidate(more))
+        except SpecError:  # the setting does not accept this value: its range ends here
+            break
+        values.append(more)
+    return [trial for candidate in trials for trial in candidate], selected
+
+
+def plan_run(
+    request: FigureRequest, folder: Path, curve: str, settings: Sequence[str], seed: int, candidate: Any = None
+) -> CurveRun:
+    experiment = resolve_run(request, [*request.figure[curve].set, *settings], seed)
+    return CurveRun(curve, seed, PlannedRun(folder / experiment.name, experiment), candidate)
 
 
 def resolve_run(request: FigureRequest, settings: Sequence[str], seed: int) -> Experiment:
@@ -131,22 +163,24 @@ def run_name(experiment: Experiment) -> str:
     return f"{slug}-{key}-r{experiment.rounds}-s{experiment.seed}"
 
 
-def select_tuned_value(trials: Sequence[CurveRun]) -> Any:
-    """The value that reaches the target first, then the most accurate; None until all trials have run.
+def select_tuned_value(trials: Sequence[Sequence[CurveRun]]) -> Any:
+    """The best candidate, from the trials of each on the tuning seeds; None until all have run.
 
-    Without a target, the most accurate. A run that diverged ranks last.
+    The value that reaches the target first, then the most accurate: medians over the tuning seeds.
     """
-    scores: list[tuple[float, float]] = []
-    for trial in trials:
-        run = finished_run(trial.planned.folder)
-        if run is None or run.result is None:
-            return None
-        diverged = run.result["stopped_by"] == "diverged"
-        target = trial.planned.experiment.target_accuracy
-        first = None if target is None or diverged else run.rounds_to(target)
-        best = -1.0 if diverged else float(run.result["best_accuracy"] or 0.0)
-        scores.append((float("inf") if first is None else first, -best))
-    return trials[scores.index(min(scores))].candidate
+    scores = [[score_trial(trial) for trial in candidate] for candidate in trials]
+    finished = [[score for score in candidate if score is not None] for candidate in scores]
+    if [len(candidate) for candidate in finished] != [len(candidate) for candidate in scores]:
+        return None
+    return trials[best_candidate(finished, "accuracy")][0].candidate
+
+
+def score_trial(trial: CurveRun) -> Score | None:
+    """Rounds to the target and best accuracy, on the data that the trial is judged by; None until it has run."""
+    run, experiment = finished_run(trial.planned.folder), trial.planned.experiment
+    if run is None:
+        return None
+    return score_run(run, experiment.evaluation.target_metric, experiment.target_accuracy)
 
 
 def finished_run(folder: Path) -> Run | None:
@@ -173,21 +207,22 @@ def run_figures(
     folder: Path,
     callbacks: Callbacks,
     *,
+    plan: Planner = plan_figure,
     on_plan: Callable[[Sequence[PlannedRun], Sequence[PlannedRun]], None] = lambda missing, later: None,
     jobs: int = 1,
 ) -> None:
-    """Execute the missing runs, in two passes where curves are tuned: their runs depend on the tuning runs.
+    """Execute the missing runs, in several passes where runs depend on others: tuned curves, and `--until-decided`.
 
-    Each pass calls `on_plan` with its runs and with placeholders for the runs of the next pass.
+    Each pass calls `on_plan` with its runs and with placeholders for the runs of later passes.
     """
     from dragfl.runs.sweep import run_planned
 
     while True:
-        plans = [plan_figure(request, folder) for request in requests]
+        plans = [plan(request, folder) for request in requests]
         missing = missing_runs(plans)
         if not missing:
             return
-        on_plan(missing, [p for plan in plans for p in plan.runs_after_tuning])
+        on_plan(missing, [p for planned in plans for p in planned.later])
         try:
             run_planned(missing, callbacks, jobs=min(jobs, len(missing)), command="reproduce")
         except SpecError as error:

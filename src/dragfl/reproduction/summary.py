@@ -17,7 +17,7 @@ from dragfl.atomic import write_text
 from dragfl.config.migrate import rename_override
 from dragfl.errors import DamagedRun
 from dragfl.reproduction.figure import load_figure
-from dragfl.reproduction.runs import FigurePlan, finished_run
+from dragfl.reproduction.runs import FigurePlan, finished_run, score_trial
 from dragfl.runs.directory import Run
 
 WINDOW = 100  # rounds: the last ones for final accuracy and its standard deviation, the first ones for cosines
@@ -134,17 +134,17 @@ def summarise(plan: FigurePlan) -> Summary:
             "curve": run.curve,
             "value": run.candidate,
             "seed": run.seed,
-            "rounds": None if target is None else done.rounds_to(target),
-            "best": _rounded((done.result or {}).get("best_accuracy") or 0.0),
+            "rounds": score.rounds,
+            "best": _rounded(score.best or 0.0),
             "seconds": _seconds(done),
         }
         for run in plan.tuning
-        if (done := finished[run.planned.name]) is not None
+        if (done := finished[run.planned.name]) is not None and (score := score_trial(run)) is not None
     ]
     return Summary(
         figure=request.figure.name,
         dataset=request.dataset,
-        rounds=experiment.rounds,
+        rounds=max(run.planned.experiment.rounds for run in [*plan.runs, *plan.tuning]),
         target=target,
         quick=request.quick,
         changes=list(request.changes),

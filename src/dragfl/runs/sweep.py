@@ -2,17 +2,23 @@
 
     dragfl.sweep("drift.toml", {"algorithm.name": ["fedavg", "drag"], "seed": [0, 1, 2]}, out="sweeps/drift")
 
+With `tune={"algorithm.server_lr": [1.0, 2.0, 4.0]}` each combination gets its own best value of that key, selected by
+runs on a validation split; see `tuning_plan.py`.
+
 The same call continues an interrupted sweep: finished runs are kept, unfinished ones are resumed. The folder of a run
 is named by its own values alone, so a later call may add values to a key.
 """
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dragfl import atomic
 from dragfl.config.portable import why_not_portable
 from dragfl.config.spec import load
 from dragfl.engine.backends.supervisor import Task, WorkerGroup
@@ -21,6 +27,7 @@ from dragfl.errors import Interrupted, SpecError
 from dragfl.runs.directory import Run, find_run, load_run
 from dragfl.runs.loop import check_same_experiment, run_or_resume
 from dragfl.runs.sweep_plan import Grid, PlannedRun, plan_sweep
+from dragfl.runs.tuning_plan import BEST_BY, TABLE, Tuned, final_seeds, plan_final, plan_tuning, select_values
 from dragfl.types import OnRecord
 
 POLL_S = 0.2  # how often `should_stop` is asked
@@ -46,9 +53,49 @@ def sweep(
     callbacks: Callbacks = NO_CALLBACKS,
     *,
     jobs: int = 1,
+    tune: Grid | None = None,
+    best_by: str = BEST_BY[0],
 ) -> list[Run]:
-    """Run the grid, or the rest of it, with `jobs` runs in parallel. A diverged run is a result like any other."""
-    return run_planned(plan_sweep(source, grid, out), callbacks, jobs=jobs)
+    """Run the grid, or the rest of it, with `jobs` runs in parallel. A diverged run is a result like any other.
+
+    With `tune`, every combination of the grid first selects values for these keys, by the median over the tuning seeds
+    of `best_by`: validation_accuracy, validation_loss (the best over the evaluated rounds), or rounds (to the target,
+    on the validation split). The final runs are returned; OUT/tuning.json has the scores. It is a warning if a
+    selected value is at the edge of its grid.
+    """
+    if not tune:
+        return run_planned(plan_sweep(source, grid, out), callbacks, jobs=jobs)
+    tuned, runs = run_tuned(source, grid, tune, out, callbacks, jobs=jobs, best_by=best_by)
+    for message in (message for part in tuned for message in part.warnings):
+        warnings.warn(message, stacklevel=2)
+    return runs
+
+
+def run_tuned(
+    source: str | Path | Mapping[str, Any],
+    grid: Grid,
+    tune: Grid,
+    out: str | Path,
+    callbacks: Callbacks = NO_CALLBACKS,
+    *,
+    jobs: int = 1,
+    best_by: str = BEST_BY[0],
+    on_plan: Callable[[Sequence[PlannedRun], Sequence[PlannedRun]], None] = lambda planned, later: None,
+) -> tuple[list[Tuned], list[Run]]:
+    """Execute the tuning runs, select the values, then execute the final runs.
+
+    Each of the two passes calls `on_plan` with its runs and with placeholders for the runs of the next pass.
+    """
+    tuning = plan_tuning(source, grid, tune, out, best_by=best_by)
+    trials = [run for part in tuning for run in part.planned]
+    on_plan(trials, [part.planned[0] for part in tuning for _ in final_seeds(source, grid)])
+    run_planned(trials, callbacks, jobs=jobs)
+    tuned = [select_values(part, best_by=best_by) for part in tuning]
+    table = {"best_by": best_by, "tuned": [part.table() for part in tuned]}
+    atomic.write_text(Path(out) / TABLE, json.dumps(table, indent=1, default=str) + "\n")
+    final = plan_final(source, grid, tuned, out)
+    on_plan(final, [])
+    return tuned, run_planned(final, callbacks, jobs=jobs)
 
 
 def run_planned(
