@@ -1,7 +1,7 @@
 """Write docs/reproduction.md and its plots from the summaries in docs/reproduction: python docs/make_reproduction.py
 
-`dragfl reproduce FIGURE ... --out docs/reproduction` writes the summaries; nothing is run here. The discussion on the
-page is `causes.md` in the same folder.
+`dragfl reproduce FIGURE ... --out docs/reproduction` writes the summaries; nothing is run here. Written by hand, in the
+same folder: `summary.md`, with which the page opens, and `causes.md`, the discussion.
 """
 
 from __future__ import annotations
@@ -9,38 +9,35 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
 from dragfl.config.overrides import override
 from dragfl.report.figures.files import FIGURES
-from dragfl.reproduction.claims import Comparison, claims_for, load_causes
-from dragfl.reproduction.figure import Figure, figure_names, load_figure
-from dragfl.reproduction.formatting import METRIC_NAMES, format_comparison
+from dragfl.reproduction.claims import claims_for, load_causes
+from dragfl.reproduction.figure import Curve, Figure, figure_names, load_figure
+from dragfl.reproduction.formatting import Row, format_comparison, metric_name
 from dragfl.reproduction.plots import caption
-from dragfl.reproduction.results import (
-    count_verdicts,
-    curve_table,
-    load_summaries,
-    plot_figures,
-    total_seconds,
-    verdict_rows,
-)
+from dragfl.reproduction.results import curve_table, load_summaries, plot_figures, total_seconds, verdict_rows
 from dragfl.reproduction.run_time import format_duration
 from dragfl.reproduction.runs import FigureRequest
 from dragfl.reproduction.summary import WINDOW, Summaries, Summary
-from dragfl.reproduction.verdicts import REQUIRED_FRACTION, Verdict, judge_comparison, target_of
+from dragfl.reproduction.verdicts import TARGET_STEP, Verdict, judge_comparison
 from dragfl.runs.tuning import TUNING_SEEDS
 
 DOCS = Path(__file__).resolve().parent
-CAUSES = "causes.md"
+SUMMARY, CAUSES = "summary.md", "causes.md"
 SOURCE = "../src/dragfl/reproduction"
+MEASURED = "measured: median (95 % interval)"
+SOURCES = {"paper": "Claims of the paper", "ours": "Claims beyond the paper"}
 INTRODUCTION = """# Reproducing the paper
 
 All figures of Zhu, Zhang, Liu, Wang, *DRAG: Divergence-based Adaptive Aggregation in Federated Learning on Non-IID
 Data* (arXiv 2309.01779), reproduced with `dragfl reproduce`, and a verdict on every claim. The paper has no tables and
 no repetitions, so the comparison is with its figures and text. `python docs/make_reproduction.py` generates this page
-from the summaries in [reproduction/](reproduction); only the discussion of the causes is written by hand.
+from the summaries in [reproduction/](reproduction); only the next section and the discussion of the causes are written
+by hand.
 """
 DATASETS = {
     "emnist47": "`emnist47` has 93,629 training images of the 47 classes of EMNIST balanced, 659 to 2,400 a class, and "
@@ -54,19 +51,27 @@ RULES = f"""## Rules for a verdict
 Claims are data ([claims.toml]({SOURCE}/claims.toml)): curves, a metric, a relation, a threshold and a number of seeds.
 Verdicts are computed by [verdicts.py]({SOURCE}/verdicts.py) from the summaries alone.
 
-- *Rounds to target*: the first evaluated round with at least the target accuracy (evaluation every 10 rounds). Censored
-  at the maximum number of rounds: "not reached" means more rounds than that. A ratio with a censored denominator is an
-  upper bound ("at most"); a censored numerator fails; with both censored the claim is UNDECIDED.
-- *Final accuracy*: the mean over the evaluations of the last {WINDOW} rounds (of the last half of a shorter run). A run
-  that diverged has final accuracy 0 and reaches no target.
-- PASS: the relation holds for the median over seeds and for at least {100 * REQUIRED_FRACTION:.0f} % of the seeds.
-  Curves are compared seed by seed (same partition, same initial model), with the best competitor of each seed, so the
-  median of the ratios need not be the ratio of the medians. UNDECIDED: fewer seeds than the claim needs. NOT RUN:
-  runs are missing. All comparisons of a claim must hold.
-- *Aggregate / mean update*: the norm of the aggregate over the norm of the mean update, before server step, momentum or
-  a tuned server learning rate; the median over rounds.
+- *Rounds to target*: the first evaluated round with at least the target accuracy. A run that does not reach it is
+  censored: it needs more rounds than it had. A ratio with a censored denominator is an upper bound ("at most"), one
+  with a censored numerator a lower bound ("at least"); with both it is open. A run that diverged never reaches it.
+- If no run of a comparison reaches the target, the comparison is judged at the highest multiple of
+  {100 * TARGET_STEP:g} % that the best competitor reaches in the median over seeds (a rank: at the highest that all
+  curves reach, without those that diverged), and the remark says so.
+- *Final accuracy*: the mean over the evaluations of the last {WINDOW} rounds (of the last half of a shorter run),
+  within the rounds that all runs of the comparison have. A run that diverged is judged at chance level, 1 / classes.
+- All curves of a figure are evaluated on the model that the server sends out next. Where an algorithm's own paper
+  evaluates another model, a second curve shows that for the same runs.
+- Curves are compared seed by seed (same partition, same initial model), with the best competitor of each seed, so the
+  median of the ratios need not be the ratio of the medians; and with each competitor alone.
+- PASS: the relation holds for the median and for all seeds. MIXED: for the median but not for all seeds, or for some of
+  the settings that the paper leaves open and not for others. FAIL: the median contradicts it, for all settings.
+  UNDECIDED: censoring leaves the median open, or there are fewer seeds than the claim needs. NOT RUN: runs are missing.
+  All comparisons of a claim must hold.
+- The 95 % intervals are paired bootstrap intervals of the median over seeds. With at most five seeds this is the range.
+- *Step / mean update*: the norm of the server's step over the norm of the mean update, the median over rounds.
 - Tuned settings are selected on a tenth of the training data, by the median over seeds {TUNING_SEEDS[0]} to
   {TUNING_SEEDS[-1]}, which are never used for a verdict; the final runs use all training data.
+- Computing times are sums over rounds, on one core, without pauses. Times that are missing are estimated from them.
 """
 
 
@@ -76,21 +81,30 @@ def write_page(folder: Path, page: Path) -> list[Path]:
     plots = plot_figures(summaries, list(summaries), folder)
     for name in plots:
         (folder / FIGURES / f"{name}.pdf").unlink()  # the page shows the PNG
-    causes = folder / CAUSES
-    page.write_text(render_page(summaries, causes.read_text() if causes.is_file() else "", folder.name))
+    page.write_text(page_of(folder))
     return [page, *(folder / FIGURES / f"{name}.png" for name in plots)]
 
 
-def render_page(summaries: Summaries, causes: str, folder: str) -> str:
+def page_of(folder: Path) -> str:
+    """The page from the files of a folder."""
+    texts = [path.read_text() if (path := folder / name).is_file() else "" for name in (SUMMARY, CAUSES)]
+    return render_page(load_summaries(folder), *texts, folder.name)
+
+
+def render_page(summaries: Summaries, summary: str, causes: str, folder: str) -> str:
     """The page as Markdown."""
-    names = figure_names()
+    names, rows = figure_names(), verdict_rows(summaries)
     sections = [
         INTRODUCTION,
+        f"## What holds\n\n{summary.strip()}" if summary.strip() else "",
+        verdicts_section(rows),
+        rivals_section(rows),
+        open_section(rows),
         runs_section(summaries),
-        verdicts_section(summaries),
         causes_section(summaries, causes),
+        RULES,
+        *(figure_section(load_figure(n), summaries[n], folder) for n in names if n in summaries),
     ]
-    sections += [RULES, *(figure_section(load_figure(n), summaries[n], folder) for n in names if n in summaries)]
     missing = [f"- `dragfl reproduce {n}`: {load_figure(n).title}" for n in names if n not in summaries]
     if missing:
         note = "`dragfl reproduce --list` estimates the time for each."
@@ -98,32 +112,79 @@ def render_page(summaries: Summaries, causes: str, folder: str) -> str:
     return "\n".join(section.strip() + "\n" for section in sections if section.strip())
 
 
+def verdicts_section(rows: Sequence[Row]) -> str:
+    """The number of claims by verdict, then a table of the paper's claims and one of ours."""
+    counts = [["", *(verdict.value for verdict in Verdict)]]
+    for source, title in SOURCES.items():
+        verdicts = [row.verdict for row in rows if row.source == source]
+        counts.append([title, *(str(verdicts.count(verdict.value)) for verdict in Verdict)])
+    lines = ["## Verdicts", "", *markdown_table(counts), "", "The rules are [below](#rules-for-a-verdict).", ""]
+    for source, title in SOURCES.items():
+        section = ["section"] if source == "paper" else []
+        table = [["claim", *section, "statement", MEASURED, "verdict", "remark"]]
+        for row in (row for row in rows if row.source == source):
+            place = [row.section] if section else []
+            table.append([row.claim, *place, row.text, row.measured, f"**{row.verdict}**", row.remark])
+        lines += [f"### {title}", "", *markdown_table(table), ""]
+    return "\n".join(lines)
+
+
+def rivals_section(rows: Sequence[Row]) -> str:
+    """Every comparison with several competitors, one competitor at a time."""
+    table = [["claim", "setting", "figure", "metric", MEASURED, "verdict"]]
+    table += [
+        [row.claim, rival.setting or "—", rival.figure, rival.metric, rival.measured, rival.verdict]
+        for row in rows
+        for rival in row.rivals
+        if rival.verdict != Verdict.NOT_RUN.value
+    ]
+    if len(table) == 1:
+        return ""
+    note = "The claims with several competitors, one competitor at a time; the relation is that of the claim."
+    return "\n".join(["## Competitor by competitor", "", note, "", *markdown_table(table)])
+
+
+def open_section(rows: Sequence[Row]) -> str:
+    """The undecided claims, and those without runs, with what they are missing."""
+    open_rows = [row for row in rows if row.verdict in (Verdict.UNDECIDED.value, Verdict.NOT_RUN.value)]
+    if not open_rows:
+        return ""
+    table = [["claim", "verdict", MEASURED, "missing"]]
+    table += [[row.claim, row.verdict, row.measured, row.missing or row.remark] for row in open_rows]
+    note = "What the open claims are missing. Times are for one core."
+    return "\n".join(["## Open claims", "", note, "", *markdown_table(table)])
+
+
 def runs_section(summaries: Summaries) -> str:
     if not summaries:
         return "No figure has been run yet."
     used = list(summaries.values())
     notes = [f"- {text}" for name, text in DATASETS.items() if any(s.dataset == name for s in used)]
-    machines = "; ".join(sorted({s.machine for s in used if s.machine}))
-    notes.append(f"- Machine: {machines}. {format_duration(total_seconds(used))} of computing on one core in total.")
+    machines = sorted({record.machine for s in used for record in s.records if record.machine})
+    notes += [f"- Machine {i}: {machine}." for i, machine in enumerate(machines, 1)]
+    total = format_duration(total_seconds(used))
+    notes.append(f"- {total} of computing on one core in total: the sum over rounds, tuning included, without pauses.")
     notes.append("- To repeat it: `dragfl reproduce`. It executes only the runs that are missing.")
-    rows = [["figure", "topic", "data", "maximum rounds", "seeds", "computing, one core"]]
+    rows = [["figure", "topic", "data", "maximum rounds", "seeds", "commit", "machine", "computing, one core"]]
     for figure in (load_figure(name) for name in figure_names() if name in summaries):
         s = summaries[figure.name]
         rounds = str(s.rounds) if s.rounds == figure.rounds else f"{s.rounds} instead of {figure.rounds}"
-        link = f"[{figure.name}](#{heading_anchor(heading(figure))})"
-        rows.append([link, figure.topic, s.dataset, rounds, str(len(s.seeds)), format_duration(total_seconds([s]))])
+        seeds = sorted({len(records) for records in s.curves.values() if records})
+        commits = sorted({record.commit for record in s.records if record.commit})
+        numbers = sorted({machines.index(record.machine) + 1 for record in s.records if record.machine})
+        rows.append(
+            [
+                f"[{figure.name}](#{heading_anchor(heading(figure))})",
+                figure.topic,
+                s.dataset,
+                rounds,
+                " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1])))) if seeds else "0",
+                ", ".join(commits) or "—",
+                ", ".join(map(str, numbers)) or "—",
+                format_duration(total_seconds([s])),
+            ]
+        )
     return "\n".join(["## Runs", "", *notes, "", *markdown_table(rows)])
-
-
-def verdicts_section(summaries: Summaries) -> str:
-    rows = verdict_rows(summaries)
-    note = (
-        f"{count_verdicts(rows)}. C1 to C10 and C17 to C24 are claims of the paper; the others cover what it leaves "
-        "open. C32 to C34 are about its theory and are not judged by runs."
-    )
-    table = [["claim", "statement", "measured: median (range over seeds)", "verdict", "remark"]]
-    table += [[row.claim, row.text, row.measured, f"**{row.verdict}**", row.remark] for row in rows]
-    return "\n".join(["## Verdicts", "", note, "", *markdown_table(table)])
 
 
 def causes_section(summaries: Summaries, discussion: str) -> str:
@@ -137,18 +198,11 @@ def causes_section(summaries: Summaries, discussion: str) -> str:
             if r.verdict is not Verdict.NOT_RUN
         ]
         if rows:
-            table = markdown_table([["figure", "metric", "measured: median (range over seeds)"], *rows])
+            table = markdown_table([["figure", "metric", MEASURED], *rows])
             lines += [f"**{cause.title}.** {cause.text}", "", *table, ""]
     if not lines and not discussion.strip():
         return ""
     return "\n".join(["## Differences between paper and measurement, and their causes", "", *lines, discussion.strip()])
-
-
-def metric_name(comparison: Comparison, summaries: Summaries) -> str:
-    target = target_of(comparison, summaries[comparison.figure])
-    if comparison.metric == "rounds" and target is not None:
-        return f"rounds to {100 * target:g} %"
-    return METRIC_NAMES.get(comparison.metric, comparison.metric)
 
 
 def figure_section(figure: Figure, s: Summary, folder: str) -> str:
@@ -180,17 +234,21 @@ def figure_section(figure: Figure, s: Summary, folder: str) -> str:
 
 
 def tuning_lines(figure: Figure, s: Summary) -> list[str]:
-    """The tried values of each tuned setting, and the selected one."""
-    rows = [["tuned setting", "value", "seed", "rounds to the target", "best accuracy", "selected"]]
+    """The tried values of each tuned setting with the results of the tuning seeds, and the selected value."""
+    trials: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for trial in s.tuning:
-        tune, selected = figure[trial["curve"]].tune, s.tuned.get(trial["curve"])
-        if tune is not None and selected is not None:
-            rounds = f"> {s.rounds}" if trial["rounds"] is None else str(trial["rounds"])
-            setting = f"{figure[trial['curve']].label}: `{tune.key}`"
-            mark = "yes" if trial["value"] == selected else ""
-            rows.append(
-                [setting, str(trial["value"]), str(trial["seed"]), rounds, f"{100 * trial['best']:.1f} %", mark]
-            )
+        if s.tuned.get(trial["curve"]) is not None:
+            trials.setdefault((trial["curve"], str(trial["value"])), []).append(trial)
+    rows = [["tuned setting", "value", "seeds", "rounds to the target", "best accuracy", "selected"]]
+    for (curve, value), group in trials.items():
+        tune = figure[curve].tune
+        if tune is not None:
+            rounds = [f"> {s.rounds}" if trial["rounds"] is None else str(trial["rounds"]) for trial in group]
+            accuracies = [f"{100 * trial['best']:.1f} %" for trial in group]
+            seeds = [str(trial["seed"]) for trial in group]
+            mark = "yes" if group[0]["value"] == s.tuned[curve] else ""
+            setting = f"{figure[curve].label}: `{tune.key}`"
+            rows.append([setting, value, *(", ".join(cells) for cells in (seeds, rounds, accuracies)), mark])
     return [*markdown_table(rows), ""] if len(rows) > 1 else []
 
 
@@ -213,10 +271,16 @@ def settings_lines(figure: Figure, s: Summary) -> list[str]:
     else:
         changed = f", with {', '.join(f'`{word}`' for word in figure.set)}" if figure.set else ""
         lines = [f"The experiment of {figure.based_on}{changed}."]
-    curves = [[curve.full_label, " ".join(f"`{word}`" for word in curve.set)] for curve in figure.curves]
+    curves = [[curve.full_label, curve_settings(figure, curve)] for curve in figure.curves]
     lines += ["", *markdown_table([["curve", "settings"], *curves])]
     lines += ["", "Settings that the paper does not state, or that differ between its text and its code:", ""]
     return lines + [f"- `{key}`: {text}" for key, text in figure.assumed.items()]
+
+
+def curve_settings(figure: Figure, curve: Curve) -> str:
+    if curve.of is not None:
+        return f"the runs of {figure[curve.of].label}, evaluated on the model of its paper"
+    return " ".join(f"`{word}`" for word in curve.set)
 
 
 def heading(figure: Figure) -> str:

@@ -24,7 +24,7 @@ def record_at(accuracy: float, seed: int = 0, **numbers: float) -> Record:
 def make_summary(figure: str, curves: Mapping[str, Sequence[Record]], **changes: Any) -> Summary:
     fields: dict[str, Any] = {
         "dataset": "emnist47", "rounds": LIMIT, "target": 0.8, "quick": False, "changes": [], "tuned": {},
-        "tuning": [], "machine": "test",
+        "tuning": [],
     }  # fmt: skip
     records = {name: {record.seed: record for record in values} for name, values in curves.items()}
     return Summary(figure=figure, curves=records, **{**fields, **changes})

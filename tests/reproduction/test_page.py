@@ -15,14 +15,13 @@ from tests.reproduction.made_summaries import accuracies, make_summary, rounds
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCRIPT = runpy.run_path(str(DOCS / "make_reproduction.py"))
-heading_anchor, render_page, write_page = SCRIPT["heading_anchor"], SCRIPT["render_page"], SCRIPT["write_page"]
+heading_anchor, page_of, render_page = SCRIPT["heading_anchor"], SCRIPT["page_of"], SCRIPT["render_page"]
+write_page = SCRIPT["write_page"]
 
 
 def test_the_page_of_the_project_is_up_to_date() -> None:
     folder = DOCS / "reproduction"
-    causes = folder / "causes.md"
-    text = render_page(load_summaries(folder), causes.read_text() if causes.is_file() else "", folder.name)
-    assert (DOCS / "reproduction.md").read_text() == text, "run: python docs/make_reproduction.py"
+    assert (DOCS / "reproduction.md").read_text() == page_of(folder), "run: python docs/make_reproduction.py"
     for name in load_summaries(folder):
         assert (folder / FIGURES / f"{name}.png").is_file()
         assert (folder / f"{name}.json").stat().st_size < 150_000
@@ -48,9 +47,9 @@ def test_a_page_from_made_summaries(tmp_path: Path) -> None:
 
 
 def test_causes_are_listed_only_with_measurements() -> None:
-    assert "their causes" not in render_page({}, "", "reproduction")
+    assert "their causes" not in render_page({}, "", "", "reproduction")
     curves = {"leak": accuracies(0.8), "br_drag": accuracies(0.7)}
-    text = render_page({"root": make_summary("root", curves, target=None)}, "", "reproduction")
+    text = render_page({"root": make_summary("root", curves, target=None)}, "", "", "reproduction")
     assert "root from the test set 80.0 %, BR-DRAG, c = 0.1 70.0 %: difference +10.0 points" in text
     assert "their causes" in text
     assert "Step length and momentum" not in text

@@ -57,7 +57,7 @@ def test_runs_verdicts_and_plots_from_the_command_line(here: Path, capsys: pytes
     )
 
     table = json.loads((here / "reproduction" / "verdicts.json").read_text())
-    assert {row["verdict"] for row in table} <= {"PASS", "FAIL", "UNDECIDED", "NOT RUN"}
+    assert {row["verdict"] for row in table} <= {"PASS", "MIXED", "FAIL", "UNDECIDED", "NOT RUN"}
     assert next(row for row in table if row["claim"] == "C7a")["verdict"] == "NOT RUN"
     kept = load_summaries(here / "reproduction")["fig3a"]
     counted = 0
@@ -71,7 +71,10 @@ def test_runs_verdicts_and_plots_from_the_command_line(here: Path, capsys: pytes
     assert "no claim needs these figures" in capsys.readouterr().out
     measured = next(row["measured"] for row in table if row["claim"] == "C1")
     seeds = [rounds_from_log(here / "reproduction-runs" / record.run, 0.2) for record in kept.curves["drag"].values()]
-    assert measured.startswith(f"DRAG {median(t for t in seeds if t is not None):g}, ") and None not in seeds
+    assert (
+        measured.startswith(f"sorted labels: DRAG {median(t for t in seeds if t is not None):g}, ")
+        and None not in seeds
+    )
 
     assert main(words) == 0
     assert capsys.readouterr().out.startswith("all runs are finished")
@@ -220,7 +223,7 @@ def test_judge_ignores_runs_with_other_settings(here: Path, capsys: pytest.Captu
     assert main(["reproduce", "fig7", "--seeds", "1", *SMALL, "--quiet"]) == 0
     capsys.readouterr()
     assert main(["reproduce", "fig7", "--seeds", "1", *SMALL, "--rounds", "5", "--judge"]) == 0
-    assert "0 PASS, 0 FAIL, 0 UNDECIDED" in capsys.readouterr().out
+    assert "claims of the paper: 0 PASS, 0 MIXED, 0 FAIL, 0 UNDECIDED" in capsys.readouterr().out
     (here / "reproduction" / "fig7.json").write_text("{")
     assert main(["reproduce", "fig8", *SMALL, "--judge"]) == 6
     assert "delete it and run `dragfl reproduce fig7 --judge`" in " ".join(capsys.readouterr().err.split())

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dragfl.errors import SpecError
 from dragfl.reproduction.claims import Claim, Comparison, parse_claim
-from dragfl.reproduction.formatting import format_comparison, make_row
+from dragfl.reproduction.formatting import format_comparison, format_divergence, make_row
 from dragfl.reproduction.intervals import Interval
+from dragfl.reproduction.results import curve_table
 from dragfl.reproduction.summary import Record, Summary
-from dragfl.reproduction.verdicts import Verdict, judge_claim, judge_comparison, statistic, verdict_over_seeds
+from dragfl.reproduction.verdicts import (
+    Verdict,
+    judge_claim,
+    judge_comparison,
+    lower_target,
+    statistic,
+    verdict_over_settings,
+)
 from tests.reproduction.made_summaries import LIMIT, accuracies, compare, make_summary, record_at, rounds
 
-PASS, FAIL, UNDECIDED, NOT_RUN = Verdict.PASS, Verdict.FAIL, Verdict.UNDECIDED, Verdict.NOT_RUN
+PASS, MIXED, FAIL, UNDECIDED, NOT_RUN = Verdict
 FULL = Comparison("fig3b", "drag", versus=["fedavg"])
 
 
@@ -28,11 +37,12 @@ def verdict(drag: list[Record], fedavg: list[Record], needed: int = 3, **changes
     return judge_comparison(compare(**changes), needed, fig3a({"drag": drag, "fedavg": fedavg})).verdict
 
 
-def test_pass_requires_the_median_and_80_percent_of_the_seeds() -> None:
+def test_the_verdict_over_seeds() -> None:
+    """PASS: the median and all seeds; MIXED: the median only; FAIL: not the median."""
     assert verdict(rounds(20, 30, 40), rounds(50, 60, 70)) is PASS
-    assert verdict(rounds(20, 30, 80), rounds(50, 60, 70)) is FAIL  # the median holds, but only 2 of 3 seeds
-    assert verdict(rounds(20, 30, 40, 20, 80), rounds(50, 50, 50, 50, 50), 5) is PASS  # 4 of 5
-    assert verdict(rounds(20, 30, 40, 80, 80), rounds(50, 50, 50, 50, 50), 5) is FAIL
+    assert verdict(rounds(20, 30, 80), rounds(50, 60, 70)) is MIXED  # ratios 0.4, 0.5, 1.14
+    assert verdict(rounds(20, 30, 40, 20, 80), rounds(50, 50, 50, 50, 50), 5) is MIXED  # 4 of 5 are not all
+    assert verdict(rounds(20, 70, 80), rounds(50, 60, 70)) is FAIL  # one seed holds, but not the median
     assert verdict(rounds(60, 70, 80), rounds(50, 60, 70)) is FAIL
     assert verdict(rounds(50, 50, 50), rounds(50, 50, 50)) is FAIL  # equal is not fewer
 
@@ -49,16 +59,39 @@ def test_a_censored_denominator_leaves_an_upper_bound() -> None:
     assert verdict(rounds(LIMIT), rounds(None), 1) is PASS  # reached in the last round, the other later than that
 
 
-def test_a_censored_numerator_fails() -> None:
+def test_a_censored_numerator_leaves_a_lower_bound() -> None:
+    """DRAG in more than 100 and FedAvg in 90: a ratio above 1.11."""
     assert verdict(rounds(None, None, None), rounds(50, 60, 70)) is FAIL
-    assert verdict(rounds(None), rounds(90), 1, relation="<=", threshold=2.0) is FAIL  # even where it might be 1.2
-    assert verdict(rounds(None), rounds(90), 1, relation="within", threshold=0.2) is FAIL
+    assert verdict(rounds(None), rounds(90), 1) is FAIL
+    assert verdict(rounds(None), rounds(90), 1, relation="<=", threshold=2.0) is UNDECIDED
+    assert verdict(rounds(None), rounds(90), 1, relation="within", threshold=0.2) is UNDECIDED  # 1.11 to 1.2 is
+    assert verdict(rounds(None), rounds(80), 1, relation="within", threshold=0.2) is FAIL  # above 1.25
 
 
-def test_both_censored_is_undecided() -> None:
-    assert verdict(rounds(None, None, None), rounds(None, None, None)) is UNDECIDED
-    assert verdict(rounds(30, 30, None), rounds(50, 50, None)) is UNDECIDED  # 2 of 3 hold, the third is open
+def test_both_censored_is_open() -> None:
+    """In the third seed neither reaches 80 %: any ratio is possible. The median of the others may still decide."""
+    assert verdict(rounds(30, None, None), rounds(50, None, None)) is UNDECIDED
+    assert verdict(rounds(30, 30, None), rounds(50, 50, None)) is MIXED  # not shown for all seeds
     assert verdict(rounds(60, 60, None), rounds(50, 50, None)) is FAIL  # whatever the third may be
+
+
+def test_a_run_that_stopped_early_is_censored_where_it_stopped() -> None:
+    """DRAG reached the target in round 40. FedAvg was stopped after round 50, so it needs more: at most 0.8.
+
+    Had DRAG needed 60 rounds, the ratio could be anything below 1.2."""
+    stopped = Record("stopped", 0, LIMIT, "decided", [(t, 0.5) for t in range(10, 51, 10)])
+    assert stopped.end == 50
+    assert verdict(rounds(40), [stopped], 1) is PASS
+    assert verdict(rounds(60), [stopped], 1) is UNDECIDED
+
+
+def test_accuracies_are_compared_within_the_rounds_that_all_runs_have() -> None:
+    """DRAG has 30 % after 20 rounds, where FedAvg stopped with 20 %; later it falls to 10 %."""
+    drag = Record("long", 0, 40, "rounds", [(10, 0.1), (20, 0.3), (30, 0.1), (40, 0.1)])
+    fedavg = Record("short", 0, 40, "target", [(10, 0.1), (20, 0.2)])
+    higher = compare(metric="final", statistic="difference", relation=">", threshold=0.0)
+    value = statistic(higher, 0, fig3a({"drag": [drag], "fedavg": [fedavg]}))
+    assert value.low == value.high == pytest.approx(0.1)
 
 
 def test_missing_runs_are_not_run() -> None:
@@ -86,15 +119,90 @@ def test_the_comparison_is_with_the_best_competitor() -> None:
     )
 
 
-def test_a_diverged_run_reaches_no_target() -> None:
-    """Not even a target it had reached before it diverged."""
-    lost = Record("lost", 0, LIMIT, "diverged", [(10, 0.2), (20, 0.9)])
+def test_a_diverged_run_reaches_no_target_and_is_at_chance_level() -> None:
+    """Not even a target it had reached before it diverged. The chance level of 47 classes is 2.1 %."""
+    lost = Record("lost", 0, LIMIT, "diverged", [(10, 0.2), (20, 0.9)], diverged_at=24, chance=1 / 47)
     assert verdict([lost], rounds(50), 1) is FAIL
+    assert verdict(rounds(50), [lost], 1) is PASS
+    assert verdict([lost], rounds(None), 1) is FAIL  # judged at 50 %, which FedAvg reaches
     summaries = fig3a({"drag": [lost], "fedavg": accuracies(0.5)})
-    for metric, expected in (("final", 0.0), ("mean", 0.0), ("accuracy_std", math.inf)):
+    for metric, expected in (("final", 1 / 47), ("mean", 1 / 47), ("best", 0.9), ("accuracy_std", math.inf)):
         assert statistic(compare(statistic="value", versus=[], metric=metric), 0, summaries) == Interval.exact(expected)
     steadier = Comparison("fig3a", "fedavg", "<", 0.0, ["drag"], metric="accuracy_std", statistic="difference")
     assert judge_comparison(steadier, 1, summaries).verdict is PASS
+    lead = Comparison("fig3a", "fedavg", ">", 0.0, ["drag"], metric="final", statistic="difference")
+    text = format_comparison(judge_comparison(lead, 1, summaries), summaries)
+    assert text == "FedAvg 50.0 %, DRAG diverged at round 24: difference +47.9 points"
+
+
+def test_diverged_runs_in_a_table() -> None:
+    lost = [
+        Record("lost", s, LIMIT, "diverged", [(10, 0.2)], diverged_at=t, chance=0.1) for s, t in enumerate((24, 17))
+    ]
+    assert format_divergence(lost) == "diverged at round 17 to 24"
+    assert format_divergence([lost[0], *rounds(20)]) == "1 of 2 diverged"
+    assert format_divergence(rounds(20)) == ""
+    table = curve_table(make_summary("fig3a", {"drag": lost, "fedavg": rounds(20, 30)}))
+    drag = next(row for row in table if row[0] == "DRAG")
+    assert drag[1:4] == ["never", "diverged at round 17 to 24", "20.0 % (20.0 to 20.0), diverged at round 17 to 24"]
+
+
+def test_each_competitor_is_judged_alone() -> None:
+    """Against each seed's best, DRAG has ratios 30/40 and 30/20; against FedAvg 0.5 and 0.5."""
+    curves = {"drag": rounds(30, 30, 30), "fedavg": rounds(60, 60, 60), "scaffold": rounds(40, 20, 40)}
+    result = judge_comparison(compare(versus=["fedavg", "scaffold"]), 3, fig3a(curves))
+    assert result.verdict is MIXED
+    assert {name: rival.verdict for name, rival in result.rivals.items()} == {"fedavg": PASS, "scaffold": MIXED}
+    assert result.rivals["fedavg"].median == Interval.exact(0.5)
+    del curves["scaffold"]
+    part = judge_comparison(compare(versus=["fedavg", "scaffold"]), 3, fig3a(curves))
+    assert part.verdict is NOT_RUN
+    assert {name: rival.verdict for name, rival in part.rivals.items()} == {"fedavg": PASS, "scaffold": NOT_RUN}
+    row = make_row(judge_claim(Claim("X", "x", [compare(versus=["fedavg", "scaffold"])]), fig3a(curves)), fig3a(curves))
+    assert [(rival.rival, rival.verdict) for rival in row.rivals] == [("FedAvg", "PASS"), ("SCAFFOLD", "NOT RUN")]
+    assert row.rivals[0].measured == "DRAG 30, FedAvg 60: ratio 0.50" and row.rivals[0].metric == "rounds to 80 %"
+
+
+def test_a_target_that_no_run_reaches_is_lowered() -> None:
+    """No run reaches 80 %. FedAvg is the best competitor with a median of 63 %: judged at 60 %.
+
+    DRAG has 70 % from the first evaluation in round 10 on, FedAvg 63 %: a ratio of 1.
+    """
+    curves = {
+        "drag": accuracies(0.7, 0.7, 0.7),
+        "fedavg": accuracies(0.5, 0.63, 0.66),
+        "scaffold": accuracies(0.33, 0.33, 0.33),
+    }
+    summaries = fig3a(curves)
+    both = compare(versus=["fedavg", "scaffold"], relation="<=")
+    assert lower_target(both, summaries) == 0.6
+    assert lower_target(compare(versus=["scaffold"]), summaries) == 0.3
+    assert lower_target(replace(both, statistic="rank"), summaries) == 0.3  # all curves reach it
+    result = judge_comparison(both, 3, summaries)
+    assert (result.missed_target, result.comparison.target) == (0.8, 0.6)
+    assert result.verdict is PASS and result.median == Interval.exact(1.0)
+    assert result.rivals["scaffold"].verdict is PASS
+    remark = make_row(judge_claim(Claim("X", "x", [both]), summaries), summaries).remark
+    assert "No run reached 80 %: judged at 60 %. Best accuracy: DRAG 70.0 %, FedAvg 63.0 %, SCAFFOLD 33.0 %." in remark
+
+
+def test_a_target_is_kept_if_one_run_reaches_it_or_nothing_was_learned() -> None:
+    one = fig3a({"drag": rounds(30), "fedavg": accuracies(0.5)})
+    assert lower_target(compare(), one) is None
+    guessing = [replace(record, chance=0.5) for record in accuracies(0.5)]
+    assert lower_target(compare(), fig3a({"drag": accuracies(0.7), "fedavg": guessing})) is None
+    lost = [Record("lost", 0, LIMIT, "diverged", [(10, 0.4)], chance=0.1)]
+    assert lower_target(compare(), fig3a({"drag": accuracies(0.7), "fedavg": lost})) is None
+    assert lower_target(compare(metric="final"), fig3a({"drag": accuracies(0.7), "fedavg": accuracies(0.6)})) is None
+
+
+def test_two_figures_are_judged_at_the_same_lower_target() -> None:
+    """FedAvg reaches 50 % in one figure and 38 % in the other: both are judged at 35 %."""
+    summaries = {
+        "fig3a": make_summary("fig3a", {"drag": accuracies(0.7), "fedavg": accuracies(0.5)}),
+        "fig3b": make_summary("fig3b", {"drag": accuracies(0.7), "fedavg": accuracies(0.38)}),
+    }
+    assert lower_target(compare(minus=FULL), summaries) == 0.35
 
 
 def test_accuracy_differences_are_in_points() -> None:
@@ -195,11 +303,47 @@ def test_a_comparison_with_a_lower_target() -> None:
     assert statistic(compare(target=0.95), 0, summaries) == Interval.exact(0.4)  # runs may have stopped at 0.8
 
 
-def test_verdict_over_seeds() -> None:
-    below = compare(relation="<=", threshold=1.0)
-    known = [Interval.exact(0.5), Interval.exact(0.6), Interval.exact(0.7)]
-    assert verdict_over_seeds(below, known, [True, True, True]) == (PASS, True)
-    assert verdict_over_seeds(below, [Interval(0.0, 2.0)] * 3, [None, None, None]) == (UNDECIDED, None)
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        ([PASS, PASS], PASS),
+        ([PASS, MIXED], MIXED),
+        ([PASS, FAIL], MIXED),
+        ([MIXED, FAIL, NOT_RUN], MIXED),  # decided, whatever the third may be
+        ([FAIL, FAIL], FAIL),
+        ([FAIL, UNDECIDED], UNDECIDED),
+        ([PASS, UNDECIDED], UNDECIDED),
+        ([PASS, NOT_RUN], NOT_RUN),
+        ([FAIL, NOT_RUN], NOT_RUN),
+    ],
+)
+def test_the_verdict_over_settings(verdicts: list[Verdict], expected: Verdict) -> None:
+    assert verdict_over_settings(verdicts) is expected
+
+
+def test_a_claim_is_judged_for_each_setting() -> None:
+    """FLTrust ends at 60 %, BR-DRAG at 50, 65 and 70 % with c = 0.1, 0.25 and 0.5."""
+    curves = {
+        "fltrust": accuracies(0.6),
+        "br_drag": accuracies(0.5),
+        "br_drag_25": accuracies(0.65),
+        "br_drag_50": accuracies(0.7),
+    }
+    summaries = {"fig8": make_summary("fig8", curves, target=None)}
+    above = Comparison("fig8", "br_drag", ">", 0.0, ["fltrust"], metric="final", statistic="difference")
+    settings = {
+        f"c = 0.{c}": {"br_drag": curve} for c, curve in ((1, "br_drag"), (25, "br_drag_25"), (5, "br_drag_50"))
+    }
+    claim = Claim("X", "x", [above], 1, settings=settings, if_mixed="It needs a larger c.")
+    result = judge_claim(claim, summaries)
+    assert result.verdict is MIXED
+    assert list(result.verdicts.values()) == [FAIL, PASS, PASS]
+    row = make_row(result, summaries)
+    assert row.settings == {"c = 0.1": "FAIL", "c = 0.25": "PASS", "c = 0.5": "PASS"}
+    assert row.remark == "Holds for c = 0.25 and 0.5. Fails for c = 0.1. It needs a larger c."
+    assert row.measured.startswith(
+        "c = 0.1: BR-DRAG, c = 0.1 50.0 %, FLTrust 60.0 %: difference -10.0 points; c = 0.25:"
+    )
 
 
 def test_figures_of_different_data_or_scale_are_not_compared() -> None:
@@ -213,6 +357,19 @@ def test_figures_of_different_data_or_scale_are_not_compared() -> None:
         assert "the same data and at the same scale" in make_row(judge_claim(claim, summaries), summaries).remark
     summaries = {"fig3a": full, "fig3b": make_summary("fig3b", curves)}
     assert judge_claim(claim, summaries).verdict is FAIL
+
+
+def test_figures_that_are_meant_for_different_data_are_compared() -> None:
+    """FedAvg loses 20 points on CIFAR-10 and 10 points on EMNIST."""
+    summaries = {
+        "fig5": make_summary("fig5", {"clean": accuracies(0.6), "fedavg": accuracies(0.4)}, dataset="cifar10"),
+        "fig7": make_summary("fig7", {"clean": accuracies(0.7), "fedavg": accuracies(0.6)}),
+    }
+    minus = Comparison("fig7", "clean", versus=["fedavg"])
+    more = Comparison("fig5", "clean", ">", 0.0, ["fedavg"], metric="final", statistic="difference", minus=minus)
+    result = judge_claim(Claim("X", "x", [more], 1), summaries)
+    assert result.verdict is PASS
+    assert result.results[0].median.low == pytest.approx(0.1)
 
 
 def test_an_unknown_metric() -> None:
@@ -233,18 +390,18 @@ def test_settings_replace_curves_and_figures() -> None:
         ("fig7", "br_drag", ["fltrust"]),
         ("fig8", "br_drag_25", ["fltrust"]),
     ]
-    with pytest.raises(SpecError, match="setting 'c = 0.1' replaces 'br_dragg', which no comparison names"):
+    with pytest.raises(SpecError, match="replaces 'br_dragg', which no comparison names"):
         parse_claim({**table, "settings": {"c = 0.1": {"br_dragg": "br_drag"}}})
     with pytest.raises(SpecError, match="claim X: no section"):
         parse_claim({**table, "settings": settings, "section": ""})
 
 
-def test_the_remark_on_a_failure_is_given_only_where_the_median_fails() -> None:
+def test_the_remark_of_the_claim_is_that_of_its_verdict() -> None:
     claim = Claim("X", "DRAG is faster", [compare()], if_pass="It is.", if_fail="It is slower.")
     mixed = fig3a({"drag": rounds(20, 20, 80), "fedavg": rounds(50, 50, 50)})
     line = make_row(judge_claim(claim, mixed), mixed)
-    assert line.verdict == "FAIL"
-    assert "Holds for 2 of 3 seeds" in line.remark and "80 %" in line.remark and "slower" not in line.remark
+    assert line.verdict == "MIXED"
+    assert line.remark == "Holds for 2 of 3 seeds."
     small = fig3a({"drag": rounds(20), "fedavg": rounds(50)}, quick=True)
     assert make_row(judge_claim(claim, small), small).remark == "Holds for 1 of 1 seed. Reduced settings; not evidence."
 

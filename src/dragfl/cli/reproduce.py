@@ -23,7 +23,8 @@ NOT_TO_SET = {
     "name": "runs are named after their settings",
     "data": "use data.dataset=NAME, data.partition.kind=NAME",
 }
-STYLES = {"PASS": "green", "FAIL": "red", "UNDECIDED": "yellow", "NOT RUN": "dim"}
+STYLES = {"PASS": "green", "MIXED": "cyan", "FAIL": "red", "UNDECIDED": "yellow", "NOT RUN": "dim"}
+SOURCES = {"paper": "claims of the paper", "ours": "claims beyond the paper"}
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -172,14 +173,16 @@ def _print_results(requests: Sequence[FigureRequest], plan: Planner, folder: Pat
     if not args.quiet:
         for summary in used:
             title = next(f"{r.figure.name}: {r.figure.title}" for r in requests if r.figure.name == summary.figure)
-            header, *rows = results.curve_table(summary)
-            print_table(console, title, header, rows)
+            header, *lines = results.curve_table(summary)
+            print_table(console, title, header, lines)
         for note in results.scope_notes(used):
             console.print(note, markup=False, highlight=False)
     verdicts = results.verdict_rows(summaries, names)
     if verdicts:
         console.print(_verdict_table(verdicts))
-        console.print(results.count_verdicts(verdicts), markup=False, highlight=False)
+        for source, title in SOURCES.items():
+            if rows := [row for row in verdicts if row.source == source]:
+                console.print(f"{title}: {results.count_verdicts(rows)}", markup=False, highlight=False)
     else:
         print("no claim needs these figures")
     results.write_verdicts(results.verdict_rows(summaries), out)
@@ -198,11 +201,18 @@ def _verdict_table(rows: Sequence[Row]) -> Table:
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_lines=True)
-    table.add_column("claim")
+    table.add_column("claim", max_width=12)
     table.add_column("statement", ratio=3)
-    table.add_column("measured: median (range)", ratio=3)
+    table.add_column("measured: median (95 % interval)", ratio=4)
     table.add_column("verdict", no_wrap=True)
     table.add_column("remark", ratio=3)
     for row in rows:
-        table.add_row(row.claim, row.text, row.measured, Text(row.verdict, style=STYLES[row.verdict]), row.remark)
+        missing = f"To decide it: {row.missing}" if row.missing else ""
+        table.add_row(
+            f"{row.claim}\n{row.section or row.source}",
+            Text(row.text),
+            Text(row.measured.replace("; ", "\n")),
+            Text(row.verdict, style=STYLES[row.verdict]),
+            Text("\n".join(text for text in (row.remark, missing) if text)),
+        )
     return table

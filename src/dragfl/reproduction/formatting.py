@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dragfl.reproduction.claims import ACCURACY_METRICS, Comparison
 from dragfl.reproduction.figure import load_figure
-from dragfl.reproduction.intervals import Interval, median
-from dragfl.reproduction.summary import TELEMETRY, Summaries
-from dragfl.reproduction.verdicts import ClaimResult, ComparisonResult, Verdict, metric
+from dragfl.reproduction.intervals import Interval, bootstrap, median
+from dragfl.reproduction.missing import describe_missing
+from dragfl.reproduction.summary import TELEMETRY, Record, Summaries
+from dragfl.reproduction.verdicts import DECIDED, ClaimResult, ComparisonResult, Verdict, metrics, target_of
 
 FRACTIONS = ("against", "reversed", "over_reference", "shortened", "skipped")
 RELATIONS = {"<": "< ", "<=": "≤ ", ">": "> ", ">=": "≥ ", "=": "= ", "within": "1 ± ", "apart": "≠ 0, by "}
@@ -31,21 +33,98 @@ METRIC_NAMES = {
 
 
 @dataclass(frozen=True)
+class RivalRow:
+    """A comparison with one of several competitors."""
+
+    setting: str
+    figure: str
+    curve: str
+    rival: str
+    metric: str
+    measured: str
+    verdict: str
+
+
+@dataclass(frozen=True)
 class Row:
     """A row of the verdict table."""
 
     claim: str
+    source: str
+    section: str
     text: str
     measured: str
     verdict: str
     remark: str
+    missing: str  # seeds, rounds and computing time, if it is open
+    settings: dict[str, str]  # label -> verdict
+    rivals: list[RivalRow]
 
 
 def make_row(result: ClaimResult, summaries: Summaries) -> Row:
-    measured = "; ".join(text for r in result.results if (text := format_comparison(r, summaries)))
+    claim = result.claim
     return Row(
-        result.claim.id, result.claim.text, measured or "—", result.verdict.value, format_remark(result, summaries)
+        claim=claim.id,
+        source=claim.source,
+        section=claim.section,
+        text=claim.text,
+        measured=format_measured(result, summaries),
+        verdict=result.verdict.value,
+        remark=format_remark(result, summaries),
+        missing=describe_missing(result, summaries),
+        settings={label: verdict.value for label, verdict in result.verdicts.items() if label},
+        rivals=[
+            rival_row(label, rival, summaries)
+            for label, results in result.by_setting.items()
+            for each in results
+            for rival in each.rivals.values()
+        ],
     )
+
+
+def rival_row(setting: str, result: ComparisonResult, summaries: Summaries) -> RivalRow:
+    comparison = replace(result.comparison, label="")
+    return RivalRow(
+        setting,
+        comparison.figure,
+        curve_label(comparison, comparison.curve),
+        curve_label(comparison, comparison.versus[0]),
+        metric_name(comparison, summaries),
+        format_comparison(replace(result, comparison=comparison), summaries) or "—",
+        result.verdict.value,
+    )
+
+
+def curve_label(comparison: Comparison, curve: str) -> str:
+    """The label of a curve; with conditions, of the curve in any of them."""
+    figure = load_figure(comparison.figure)
+    return figure[f"{curve}-{comparison.conditions[0]}" if comparison.conditions else curve].label
+
+
+def metric_name(comparison: Comparison, summaries: Summaries) -> str:
+    """The metric with the target at which it is judged."""
+    summary = summaries.get(comparison.figure)
+    target = comparison.target if summary is None else target_of(comparison, summary)
+    if comparison.metric == "rounds" and target is not None:
+        return f"rounds to {100 * target:g} %"
+    return METRIC_NAMES.get(comparison.metric, comparison.metric)
+
+
+def format_measured(result: ClaimResult, summaries: Summaries) -> str:
+    """The comparisons of each setting; those that all settings share are not repeated."""
+    texts: dict[str, list[str]] = {
+        label: [text for each in results if (text := format_comparison(each, summaries))]
+        for label, results in result.by_setting.items()
+    }
+    shared = [text for text in next(iter(texts.values())) if all(text in others for others in texts.values())]
+    if len(texts) == 1:
+        shared = []
+    parts = [
+        (f"{label}: " if label else "") + "; ".join(own)
+        for label, each in texts.items()
+        if (own := [text for text in each if text not in shared])
+    ]
+    return "; ".join([*shared, *parts]) or "—"
 
 
 def format_comparison(result: ComparisonResult, summaries: Summaries) -> str:
@@ -54,18 +133,38 @@ def format_comparison(result: ComparisonResult, summaries: Summaries) -> str:
         return ""
     comparison, values = result.comparison, list(result.values.values())
     statistic = f"{statistic_name(comparison)} {format_values(comparison, values)}"
-    if not comparison.versus or comparison.minus is not None or comparison.statistic == "margin":
-        return statistic
     summary, figure = summaries[comparison.figure], load_figure(comparison.figure)
-    medians = {
-        curve: median([metric(comparison, summary.curves[curve][seed], summary) for seed in result.values])
-        for curve in (comparison.curve, *comparison.versus)
-    }
+    records = {c: [summary.curves[c][seed] for seed in result.values] for c in comparison.curves}
+    if comparison.minus is not None or comparison.statistic == "margin":
+        return statistic
+    if not comparison.versus:
+        ending = format_divergence(records[comparison.curve])
+        return f"{statistic} ({ending})" if ending else statistic
+    by_seed = [metrics(comparison, seed, summary) for seed in result.values]
+    medians = {curve: median([values[curve] for values in by_seed]) for curve in comparison.curves}
     sign = 1 if comparison.low_is_best else -1
     best = min(comparison.versus, key=lambda c: (sign * medians[c].low, sign * min(medians[c].high, 1e12)))
     plain = replace(comparison, statistic="value")
-    curves = [f"{figure[curve].label} {format_value(plain, medians[curve])}" for curve in (comparison.curve, best)]
+    curves = []
+    for curve in (comparison.curve, best):
+        ending = format_divergence(records[curve])
+        number = format_value(plain, medians[curve])
+        if ending:
+            number = ending if all(record.diverged for record in records[curve]) else f"{number} ({ending})"
+        curves.append(f"{figure[curve].label} {number}")
     return f"{', '.join(curves)}: {statistic}"
+
+
+def format_divergence(records: Sequence[Record]) -> str:
+    """`diverged at round 40`, `2 of 3 diverged`, or nothing."""
+    diverged = [record for record in records if record.diverged]
+    if len(diverged) < len(records):
+        return f"{len(diverged)} of {len(records)} diverged" if diverged else ""
+    rounds = [record.diverged_at for record in diverged]
+    known = sorted({t for t in rounds if t is not None})
+    if not known:
+        return "diverged"
+    return f"diverged at round {known[0]}" + (f" to {known[-1]}" if len(known) > 1 else "")
 
 
 def statistic_name(comparison: Comparison) -> str:
@@ -78,17 +177,27 @@ def statistic_name(comparison: Comparison) -> str:
 
 
 def format_values(comparison: Comparison, values: Sequence[Interval]) -> str:
-    """The median, with the range over several seeds."""
-    text = format_value(comparison, median(values))
-    low, high = min(values, key=lambda v: (v.low, v.high)), max(values, key=lambda v: (v.high, v.low))
-    return text if low == high else f"{text} ({format_value(comparison, low)} to {format_value(comparison, high)})"
+    """The median, with its 95 % interval over several seeds."""
+    central, confidence = median(values), bootstrap(values)
+    text = format_value(comparison, central)
+    low, high = (format_value(comparison, bound) for bound in _bounds(confidence, values))
+    return text if low == high else f"{text} ({low} to {high})"
+
+
+def _bounds(confidence: Interval, values: Sequence[Interval]) -> tuple[Interval, Interval]:
+    """The ends of an interval as intervals of their own: an end that comes from a censored value is a bound only."""
+    low = Interval(confidence.low, min((v.high for v in values if v.low == confidence.low), default=confidence.low))
+    high = Interval(max((v.low for v in values if v.high == confidence.high), default=confidence.high), confidence.high)
+    return low, high
 
 
 def format_value(comparison: Comparison, value: Interval) -> str:
-    """`390`, `> 1000`, `at most 0.39`, `81.2 %`, `+3.1 points`, `unknown`."""
+    """`390`, `> 1000`, `never`, `at most 0.39`, `81.2 %`, `+3.1 points`, `unknown`."""
     low, high = value.low, value.high
     relative = comparison.statistic in ("ratio", "inverse_ratio", "rank") or comparison.minus is not None
-    if not relative and math.isinf(low):
+    if low == math.inf:
+        return "infinite" if relative or comparison.metric != "rounds" else "never"
+    if not relative and low == -math.inf:
         return "not measured"
     if value.known:
         return format_number(comparison, low)
@@ -115,28 +224,78 @@ def format_number(comparison: Comparison, number: float) -> str:
 
 
 def format_remark(result: ClaimResult, summaries: Summaries) -> str:
-    """Why the verdict is what it is: the seeds, changed settings, and a fixed phrase or the claim's own remark."""
-    claim, results, verdict = result.claim, result.results, result.verdict
-    if verdict is Verdict.NOT_RUN:
-        return f"Missing runs: {', '.join(dict.fromkeys(name for r in results for name in r.missing))}."
+    """Why the verdict is what it is: settings, seeds, a lower target, changed settings, and the claim's own remark."""
+    claim, verdict = result.claim, result.verdict
+    run = [r for r in result.results if r.verdict is not Verdict.NOT_RUN]
     used = [summaries[name] for name in claim.figures if name in summaries]
-    changes = dict.fromkeys(change for summary in used for change in summary.reported_changes)
     quick = any(summary.quick for summary in used)
-    if quick and verdict is not Verdict.UNDECIDED:
-        remark = "Reduced settings; not evidence."
-    elif verdict is Verdict.PASS:
-        remark = claim.if_pass
-    elif verdict is Verdict.FAIL:
-        median_fails = any(r.verdict is Verdict.FAIL and r.median_holds is False for r in results)
-        remark = claim.if_fail if median_fails else "The median holds, but fewer than 80 % of the seeds do."
-    elif any(r.comparison.metric in TELEMETRY and not v.known for r in results for v in r.values.values()):
-        return "Not measured in all of these runs."
-    elif (seeds := min(len(r.values) for r in results)) < claim.seeds and not quick:
-        remark = f"Needs {claim.seeds} seeds, {seeds} run."
-    else:
-        remark = "Target not reached, or the seeds disagree."
-    texts = [format_seeds(results), f"With {', '.join(changes)}." if changes else "", remark]
+    changes = dict.fromkeys(change for summary in used for change in summary.reported_changes)
+    missing = dict.fromkeys(name for r in result.results for name in r.missing)
+    own = {Verdict.PASS: claim.if_pass, Verdict.MIXED: claim.if_mixed, Verdict.FAIL: claim.if_fail}.get(verdict, "")
+    texts = [
+        format_settings(result) if claim.settings else format_seeds(run) if run and not missing else "",
+        f"Missing runs: {', '.join(missing)}." if missing else "",
+        *format_lower_targets(run, summaries),
+        f"With {', '.join(changes)}." if changes and run else "",
+        *([] if missing else format_reasons(run, claim.seeds)),
+        "Reduced settings; not evidence." if quick and verdict in DECIDED else own,
+    ]
     return " ".join(text for text in texts if text)
+
+
+def format_reasons(results: Sequence[ComparisonResult], needed_seeds: int) -> list[str]:
+    """Why comparisons are undecided."""
+    reasons = []
+    for r in results:
+        if r.verdict is not Verdict.UNDECIDED:
+            continue
+        if r.comparison.metric in TELEMETRY and not all(value.known for value in r.values.values()):
+            reasons.append("Not measured in all of these runs.")
+        elif len(r.values) < needed_seeds:
+            reasons.append(f"Needs {needed_seeds} seeds, {len(r.values)} run.")
+        else:
+            reasons.append("Too few runs reached the target to decide the median.")
+    return list(dict.fromkeys(reasons))
+
+
+def format_settings(result: ClaimResult) -> str:
+    """`Holds for c = 0.25 and 0.5. Fails for c = 0.1.`"""
+    phrases = {
+        Verdict.PASS: "Holds for",
+        Verdict.MIXED: "Holds for the median but not for all seeds for",
+        Verdict.FAIL: "Fails for",
+        Verdict.UNDECIDED: "Undecided for",
+        Verdict.NOT_RUN: "Not run for",
+    }
+    by_verdict = {v: [label for label, found in result.verdicts.items() if found is v] for v in phrases}
+    return " ".join(f"{phrases[v]} {join_labels(labels)}." for v, labels in by_verdict.items() if labels)
+
+
+def join_labels(labels: Sequence[str]) -> str:
+    """`c = 0.1, 0.25 and 0.5`: what the labels start with is not repeated."""
+    key = labels[0].partition(" = ")[0]
+    if len(labels) > 1 and all(label.startswith(f"{key} = ") for label in labels):
+        labels = [labels[0], *(label.removeprefix(f"{key} = ") for label in labels[1:])]
+    return " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels)
+
+
+def format_lower_targets(results: Sequence[ComparisonResult], summaries: Summaries) -> list[str]:
+    """`No run reached 70 %: judged at 45 %. Best accuracy: DRAG 47.5 %, FedAvg 38.9 %.`"""
+    best: dict[str, dict[str, None]] = {}  # the lower target -> accuracy of each curve, in order
+    for result in results:
+        if result.missed_target is None:
+            continue
+        judged = (
+            f"No run reached {100 * result.missed_target:g} %: judged at {100 * (result.comparison.target or 0):g} %"
+        )
+        for term in result.comparison.terms:
+            for curve in term.curves:
+                records = [summaries[term.figure].curves[curve][seed] for seed in result.values]
+                accuracy = f"{100 * statistics.median(record.best for record in records):.1f} %"
+                label = f"{load_figure(term.figure)[curve].label} {accuracy}"
+                where = f" ({term.figure})" if len(result.comparison.terms) > 1 else ""
+                best.setdefault(judged, {})[f"{label}{where}"] = None
+    return [f"{judged}. Best accuracy: {', '.join(curves)}." for judged, curves in best.items()]
 
 
 def format_seeds(results: Sequence[ComparisonResult]) -> str:
@@ -145,7 +304,7 @@ def format_seeds(results: Sequence[ComparisonResult]) -> str:
     holds, comparison = list(worst.holds.values()), worst.comparison
     text = f"Holds for {holds.count(True)} of {len(holds)} seed{'s' * (len(holds) > 1)}"
     if None in holds:
-        text += f", undecided for {holds.count(None)}"
+        text += f", open for {holds.count(None)}"
     if len(results) > 1:
         exact = comparison.relation in ("within", "apart")
         threshold = f"{comparison.threshold:g}" if exact else format_number(comparison, comparison.threshold)

@@ -1,16 +1,24 @@
 """Intervals for censored numbers: a target that was not reached is reached after the last round, if ever.
 
 An interval contains every possible value. A question about it has the answer True, False, or None where both are
-possible.
+possible. `bootstrap` gives the uncertainty of a median over few seeds.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
+
+from dragfl.rng import rng
+
+ENUMERATED = 5  # values: up to here all resamples are enumerated, 3125 of them
+RESAMPLES = 10_000  # draws for more values
+CONFIDENCE = 0.95
 
 Relation = Literal["<", "<=", ">", ">=", "=", "within", "apart"]
 
@@ -81,6 +89,33 @@ def maximum(intervals: Sequence[Interval]) -> Interval:
 
 def median(intervals: Sequence[Interval]) -> Interval:
     return Interval(statistics.median(i.low for i in intervals), statistics.median(i.high for i in intervals))
+
+
+def bootstrap(intervals: Sequence[Interval]) -> Interval:
+    """The 95 % bootstrap interval of the median: percentiles over resamples of the values with replacement.
+
+    Each value compares two runs of one seed, so the resamples are paired. With at most five values, every value has a
+    probability of more than 2.5 % to be the median of a resample, and the interval is the range of the values.
+    Censored values widen it.
+    """
+    tail = (1 - CONFIDENCE) / 2
+
+    def percentile(values: list[float], fraction: float) -> float:
+        values = sorted(values)
+        medians = sorted((values[i] + values[j]) / 2 for i, j in _middle_positions(len(values)))
+        return medians[math.ceil(fraction * len(medians) - 1e-9) - 1]
+
+    low = percentile([i.low for i in intervals], tail)
+    return Interval(low, percentile([i.high for i in intervals], 1 - tail))
+
+
+@cache
+def _middle_positions(n: int) -> list[tuple[int, int]]:
+    """For each resample of n sorted values, the places of the two values whose mean is its median."""
+    every = n <= ENUMERATED
+    draws = itertools.product(range(n), repeat=n) if every else rng(0, "bootstrap", n).integers(n, size=(RESAMPLES, n))
+    ordered = [sorted(int(place) for place in draw) for draw in draws]
+    return [(places[(n - 1) // 2], places[n // 2]) for places in ordered]
 
 
 def rank(value: Interval, others: Sequence[Interval], *, low_is_best: bool) -> Interval:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragfl.report.figures.files import Drawing, require_packages
 from dragfl.report.series import Series, average_curves
-from dragfl.reproduction.figure import Figure, load_figure
+from dragfl.reproduction.figure import Curve, Figure, load_figure
 from dragfl.reproduction.summary import Record, Summary
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def plot_figure(summary: Summary, out: Path) -> bool:
     curves = [curve for curve in figure.curves if summary.curves.get(curve.id)]
     if not curves:
         return False
-    styles = curve_styles(list(dict.fromkeys(curve.label for curve in curves)))
+    styles = figure_styles(figure, curves)
     plots: dict[str, list[Line]] = {}
     for curve in curves:
         line = (curve.label, join_seeds(summary.curves[curve.id].values()), styles[curve.label])
@@ -40,7 +41,7 @@ def plot_figure(summary: Summary, out: Path) -> bool:
         axes = dict(zip(plots, canvas.axes, strict=True))
         for curve in curves:
             for record in summary.curves[curve.id].values():
-                if record.ended in END_MARKERS and record.accuracy:
+                if record.ended in END_MARKERS and record.accuracy and curve.of is None:
                     marker, size = END_MARKERS[record.ended]
                     colour = styles[curve.label].colour
                     x, y = record.accuracy[-1]
@@ -67,6 +68,9 @@ def caption(figure: Figure, summary: Summary) -> str:
         f"dotted line: target of {100 * (summary.target or 0):g} %": summary.target is not None,
         "dot: the run stopped at the target": "target" in endings,
         "cross: last evaluation before the run diverged": "diverged" in endings,
+        "dashed: the same runs, evaluated on the model of the algorithm's own paper": any(
+            curve.of is not None and summary.curves.get(curve.id) for curve in figure.curves
+        ),
         "reduced settings, not evidence": summary.quick,
         f"changed: {', '.join(summary.reported_changes)}": bool(summary.reported_changes),
     }
@@ -76,6 +80,20 @@ def caption(figure: Figure, summary: Summary) -> str:
 def join_seeds(records: Iterable[Record]) -> Series:
     """Mean and range at the rounds that all seeds have; the rest of longer runs as separate lines."""
     return average_curves([(True, [(float(t), value) for t, value in record.accuracy]) for record in records])
+
+
+def figure_styles(figure: Figure, curves: Sequence[Curve]) -> dict[str, LineStyle]:
+    """A style for the label of each curve; a derived curve is dashed in the colour of the curve whose runs it shows."""
+    from dragfl.report.figures.style import DASHES
+
+    own = list(dict.fromkeys(figure[curve.of].label if curve.of is not None else curve.label for curve in curves))
+    styles = curve_styles(own)
+    for curve in curves:
+        if curve.of is not None:
+            parent = styles[figure[curve.of].label]
+            dash = DASHES[1] if parent.dash != DASHES[1] else DASHES[2]
+            styles[curve.label] = replace(parent, dash=dash, band=False)
+    return styles
 
 
 def curve_styles(labels: Sequence[str]) -> dict[str, LineStyle]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from math import isinf
 from pathlib import Path
 
 from dragfl.atomic import write_text
@@ -18,7 +19,7 @@ from dragfl.errors import SpecError
 from dragfl.report.figures.files import FIGURES
 from dragfl.reproduction.claims import load_claims
 from dragfl.reproduction.figure import figure_names, load_figure
-from dragfl.reproduction.formatting import Row, make_row
+from dragfl.reproduction.formatting import Row, format_divergence, make_row
 from dragfl.reproduction.intervals import median
 from dragfl.reproduction.plots import plot_figure
 from dragfl.reproduction.run_time import format_duration
@@ -37,11 +38,19 @@ def write_summaries(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SpecError(f"{out}: cannot be created ({error.strerror}); choose another --out") from None
-    requested = [summarise(plan(request, folder)) for request in requests]
+    requested = [summarise_request(request, folder, out / f"{request.figure.name}.json", plan) for request in requests]
     written = {summary.figure: summary for summary in requested if summary.seeds}
     for name, summary in written.items():
         write_summary(summary, out / f"{name}.json")
     return {**load_summaries(out, exclude=[summary.figure for summary in requested]), **written}
+
+
+def summarise_request(request: FigureRequest, folder: Path, path: Path, plan: Planner) -> Summary:
+    """The summary of a figure's runs, and of the stored records with the same settings, also of other seeds."""
+    stored = read_summary(path) if path.is_file() else None
+    if stored is not None:
+        request = replace(request, seeds=tuple(sorted({*request.seeds, *stored.seeds})))
+    return summarise(plan(request, folder), stored)
 
 
 def load_summaries(out: Path, exclude: Sequence[str] = ()) -> dict[str, Summary]:
@@ -66,12 +75,12 @@ def plot_figures(summaries: Summaries, figures: Sequence[str], out: Path) -> lis
 
 
 def count_verdicts(rows: Sequence[Row]) -> str:
-    """`12 PASS, 3 FAIL, 1 UNDECIDED, 0 NOT RUN`"""
+    """`12 PASS, 2 MIXED, 3 FAIL, 1 UNDECIDED, 0 NOT RUN`"""
     return ", ".join(f"{sum(row.verdict == v for row in rows)} {v.value}" for v in Verdict)
 
 
 def total_seconds(summaries: Iterable[Summary]) -> float:
-    """Computing time on one core, tuning included; a run that figures share counts once."""
+    """Computing time on one core, tuning included, without pauses; a run that figures share counts once."""
     summaries = list(summaries)
     runs = {record.run: record.seconds for summary in summaries for record in summary.records}
     return sum(runs.values()) + sum(float(trial["seconds"]) for summary in summaries for trial in summary.tuning)
@@ -107,13 +116,14 @@ def curve_table(summary: Summary) -> list[list[str]]:
         cells = {"algorithm": curve.full_label}
         if target is not None:
             cells[f"rounds to {100 * target:g} %"] = _format_rounds(records, target)
+        ending = format_divergence(records)
         if not stopped:
-            cells["final accuracy"] = _format_accuracies([record.final for record in records])
-        diverged = sum(record.diverged for record in records)
-        note = f", {diverged} of {len(records)} diverged" if diverged else ""
+            lost = all(record.diverged for record in records)
+            cells["final accuracy"] = ending if lost else _format_accuracies([record.final for record in records])
+        note = f", {ending}" if ending else ""
         cells["best accuracy"] = _format_accuracies([record.best for record in records]) + note
         ratios = [record.numbers["step_ratio"] for record in records if "step_ratio" in record.numbers]
-        cells["aggregate / mean update"] = f"{statistics.median(ratios):.2f}" if ratios else "—"
+        cells["step / mean update"] = f"{statistics.median(ratios):.2f}" if ratios else "—"
         rows.append(cells)
     return [*map(list, rows[:1]), *(list(cells.values()) for cells in rows)]
 
@@ -121,11 +131,11 @@ def curve_table(summary: Summary) -> list[list[str]]:
 def _format_rounds(records: Sequence[Record], target: float) -> str:
     values = [rounds_to(target, record) for record in records]
     central = median(values)
-    text = f"> {central.low:.0f}" if central.censored else f"{central.low:g}"
+    text = "never" if isinf(central.low) else f"> {central.low:.0f}" if central.censored else f"{central.low:g}"
     low, high = min(v.low for v in values), max(v.high for v in values)
     if low == high or all(v.censored for v in values):
         return text
-    return f"{text} ({low:g} to {'not reached' if high == float('inf') else f'{high:g}'})"
+    return f"{text} ({low:g} to {'not reached' if isinf(high) else f'{high:g}'})"
 
 
 def _format_accuracies(values: Sequence[float]) -> str:
