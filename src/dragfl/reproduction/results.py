@@ -38,24 +38,26 @@ def write_summaries(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SpecError(f"{out}: cannot be created ({error.strerror}); choose another --out") from None
-    requested = [summarise_request(request, folder, out / f"{request.figure.name}.json", plan) for request in requests]
+    stored = load_summaries(out)
+    requested = [summarise_request(request, folder, stored, plan) for request in requests]
     written = {summary.figure: summary for summary in requested if summary.seeds}
     for name, summary in written.items():
         write_summary(summary, out / f"{name}.json")
-    return {**load_summaries(out, exclude=[summary.figure for summary in requested]), **written}
+    names = [summary.figure for summary in requested]
+    return {**{name: summary for name, summary in stored.items() if name not in names}, **written}
 
 
-def summarise_request(request: FigureRequest, folder: Path, path: Path, plan: Planner) -> Summary:
+def summarise_request(request: FigureRequest, folder: Path, stored: Summaries, plan: Planner) -> Summary:
     """The summary of a figure's runs, and of the stored records with the same settings, also of other seeds."""
-    stored = read_summary(path) if path.is_file() else None
-    if stored is not None:
-        request = replace(request, seeds=tuple(sorted({*request.seeds, *stored.seeds})))
-    return summarise(plan(request, folder), stored)
+    own = stored.get(request.figure.name)
+    if own is not None:
+        request = replace(request, seeds=tuple(sorted({*request.seeds, *own.seeds})))
+    return summarise(plan(request, folder), own, stored.values())
 
 
-def load_summaries(out: Path, exclude: Sequence[str] = ()) -> dict[str, Summary]:
+def load_summaries(out: Path) -> dict[str, Summary]:
     """The summaries in a folder, by figure."""
-    files = {name: out / f"{name}.json" for name in figure_names() if name not in exclude}
+    files = {name: out / f"{name}.json" for name in figure_names()}
     return {name: read_summary(path) for name, path in files.items() if path.is_file()}
 
 

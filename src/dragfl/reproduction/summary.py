@@ -131,7 +131,9 @@ class Summary:
 
     @property
     def records(self) -> list[Record]:
-        return [record for records in self.curves.values() for record in records.values()]
+        """Of all runs, as they were evaluated; derived curves show the same runs by another model."""
+        derived = [curve.id for curve in load_figure(self.figure).curves if curve.of is not None]
+        return [r for curve, records in self.curves.items() if curve not in derived for r in records.values()]
 
     @property
     def reported_changes(self) -> list[str]:
@@ -143,13 +145,15 @@ class Summary:
 Summaries = Mapping[str, Summary]  # by figure
 
 
-def summarise(plan: FigurePlan, stored: Summary | None = None) -> Summary:
+def summarise(plan: FigurePlan, stored: Summary | None = None, others: Iterable[Summary] = ()) -> Summary:
     """Summarise the finished runs of a figure, and keep the stored records of runs that are elsewhere.
 
     The name of a run has the hash of its settings, its rounds and its seed, so a record with other settings is dropped.
+    A run that figures share may be stored in the summaries of the `others`.
     """
     request, figure = plan.request, plan.request.figure
-    records = {} if stored is None else {record.run: record for record in stored.records}
+    known = [*others, *([] if stored is None else [stored])]
+    records = {record.run: record for summary in known for record in summary.records}
     trials = {} if stored is None else {trial["run"]: trial for trial in stored.tuning if "run" in trial}
     tuning = [trial for run in plan.tuning if (trial := make_trial(run) or trials.get(run.planned.name))]
     tuned = dict(plan.tuned)
