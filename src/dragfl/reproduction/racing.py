@@ -1,9 +1,9 @@
 """`--until-decided`: shorter runs for curves that can no longer change a verdict.
 
-The runs of a seed have an order: first the curves that need all rounds, then the curve that most comparisons are
-about, then its competitors. A competitor gets the rounds after which no comparison depends on when, or whether, it
-reaches the target, given the finished runs before it. If it has not reached the target by then, its record is censored
-there, as for every run that ends before the target.
+The runs of a seed have an order: first the curves that need all rounds, then the curves by the number of curves they
+are compared with. Each gets the rounds after which no comparison depends on when, or whether, it reaches the target,
+given the finished runs before it. If it has not reached the target by then, its record is censored there, as for every
+run that ends before the target.
 
 A comparison without `minus` no longer depends on a curve if the relation between this curve and each curve it is
 compared with is decided. With `minus`, or for a rank, the statistic itself must be known.
@@ -11,6 +11,7 @@ compared with is decided. With `minus`, or for a rank, the statistic itself must
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -72,12 +73,11 @@ def comparisons_of(figure: Figure) -> list[Comparison]:
 
 
 def racing_order(figure: Figure, comparisons: Sequence[Comparison]) -> list[str]:
-    """The curves with runs in the order of their runs."""
+    """The curves with runs in the order they run: those that need all rounds first, then by their comparisons."""
     curves = [curve.id for curve in figure.curves if curve.of is None]
     terms = [term for c in comparisons if c.metric == METRIC for term in c.terms if term.figure == figure.name]
-    competitors = {curve: sum(len(term.versus) for term in terms if term.curve == curve) for curve in curves}
-    reference = max(curves, key=lambda curve: competitors[curve])
-    return sorted(curves, key=lambda curve: (not needs_all_rounds(figure, curve, comparisons), curve != reference))
+    pairs = Counter(name for term in terms for other in term.versus for name in (term.curve, other))
+    return sorted(curves, key=lambda curve: (not needs_all_rounds(figure, curve, comparisons), -pairs[curve]))
 
 
 def needs_all_rounds(figure: Figure, curve: str, comparisons: Sequence[Comparison]) -> bool:
