@@ -11,8 +11,8 @@ import pytest
 from dragfl.reproduction import racing
 from dragfl.reproduction.claims import Claim, Comparison
 from dragfl.reproduction.figure import load_figure, parse_figure
-from dragfl.reproduction.racing import needed_rounds, needs_all_rounds, plan_until_decided, racing_order
-from dragfl.reproduction.runs import FigureRequest, plan_figure, run_figures
+from dragfl.reproduction.racing import needed_rounds, needs_all_rounds, plan_until_decided, racing_order, shorten
+from dragfl.reproduction.runs import FigureRequest, plan_figure, run_figures, run_name
 from dragfl.reproduction.summary import summarise
 from dragfl.reproduction.verdicts import judge_comparison
 from dragfl.runs.sweep import Callbacks, run_planned
@@ -144,10 +144,15 @@ def test_competitors_run_after_the_curve_they_are_compared_with(
     assert {name: records[0].limit for name, records in summary.curves.items()} == {
         "fast": 20, "slow": 2 * reached, "slower": 2 * reached,
     }  # fmt: skip
-    assert summary.rounds == 20
+    assert summary.rounds == 20 and [r.ended for r in summary.records] == ["decided", "decided", "target"]
     assert judge_comparison(claim.comparisons[0], 1, {"own": summary}).holds == {0: True}
 
+    nowhere = tmp_path / "nowhere"
+    for plan in (plan_figure(request, nowhere), plan_until_decided(request, nowhere)):
+        assert summarise(plan, summary) == summary, "stored records of shortened runs are kept without the runs"
     full = {run.curve: run.planned for run in plan_figure(request, tmp_path).runs}
+    assert shorten(full["slow"], 20) == full["slow"]
+    assert run_name(replace(full["slow"].experiment, rounds=8)) == shorten(full["slow"], 8).name
     run_planned([full["slow"]])
     shorter = {run.curve: run.planned for run in plan_until_decided(request, tmp_path).runs}
     assert shorter["slow"].experiment.rounds == 2 * reached, "the shortest one that is long enough"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dragfl.reproduction.claims import Comparison, load_claims
 from dragfl.reproduction.figure import Figure
-from dragfl.reproduction.runs import CurveRun, FigurePlan, FigureRequest, finished_run, plan_figure, run_name
+from dragfl.reproduction.runs import CurveRun, FigurePlan, FigureRequest, finished_run, plan_figure
 from dragfl.reproduction.summary import Record, Summary, make_record, summarise
 from dragfl.reproduction.verdicts import statistic, target_of
 from dragfl.runs.directory import RESULT
@@ -34,7 +34,7 @@ def plan_until_decided(request: FigureRequest, folder: Path) -> FigurePlan:
         return plan
     summary = summarise(plan)
     runs: list[CurveRun] = []
-    deferred: list[PlannedRun] = []
+    deferred: list[CurveRun] = []
     for seed in request.seeds:
         known: dict[str, Record] = {}
         waiting = False
@@ -46,12 +46,11 @@ def plan_until_decided(request: FigureRequest, folder: Path) -> FigurePlan:
             run = by_curve[curve]
             if not needs_all_rounds(request.figure, curve, comparisons):
                 if waiting:
-                    deferred.append(run.planned)
+                    deferred.append(run)
                     continue
                 every = run.planned.experiment.evaluation.every
-                run = replace(
-                    run, planned=shorten(run.planned, needed_rounds(curve, comparisons, summary, known, every))
-                )
+                planned = shorten(run.planned, needed_rounds(curve, comparisons, summary, known, every))
+                run = replace(run, planned=planned, shortened=planned.name != run.planned.name)
             runs.append(run)
             finished = finished_run(run.planned.folder)
             if finished is None:
@@ -132,11 +131,12 @@ def depends_on(comparison: Comparison, curve: str, limit: int, summary: Summary,
 
 def shorten(planned: PlannedRun, rounds: int) -> PlannedRun:
     """The run with these rounds; if longer ones with the same settings and seed have finished, the shortest of them."""
-    experiment, folder = planned.experiment, planned.folder.parent
-    stem = planned.name.removesuffix(f"{experiment.rounds}-s{experiment.seed}")
-    finished = [path.parent.name for path in folder.glob(f"{stem}[0-9]*-s{experiment.seed}/{RESULT}")]
-    lengths = [int(name.removeprefix(stem).partition("-")[0]) for name in finished]
-    length = min((length for length in lengths if rounds <= length <= experiment.rounds), default=rounds)
-    shorter = replace(experiment, rounds=length)
-    name = run_name(shorter)
-    return PlannedRun(folder / name, replace(shorter, name=name))
+    experiment = planned.experiment
+    stem = planned.name.removesuffix(f"-r{experiment.rounds}-s{experiment.seed}")
+
+    def with_rounds(rounds: int) -> PlannedRun:
+        name = f"{stem}-r{rounds}-s{experiment.seed}"
+        return PlannedRun(planned.folder.with_name(name), replace(experiment, rounds=rounds, name=name))
+
+    longer = [*range(rounds, experiment.rounds, experiment.evaluation.every), experiment.rounds]
+    return next((p for p in map(with_rounds, longer) if (p.folder / RESULT).is_file()), with_rounds(rounds))

@@ -24,7 +24,7 @@ from dragfl.reproduction.intervals import median
 from dragfl.reproduction.plots import plot_figure
 from dragfl.reproduction.run_time import format_duration
 from dragfl.reproduction.runs import FigureRequest, Planner, plan_figure
-from dragfl.reproduction.summary import Record, Summaries, Summary, read_summary, summarise, write_summary
+from dragfl.reproduction.summary import DECIDED, Record, Summaries, Summary, read_summary, summarise, write_summary
 from dragfl.reproduction.verdicts import Verdict, judge_claim, rounds_to
 
 VERDICTS = "verdicts.json"
@@ -98,9 +98,21 @@ def scope_notes(summaries: Sequence[Summary]) -> list[str]:
     changes = sorted({change for summary in summaries for change in summary.reported_changes})
     if changes:
         notes.append(f"Changed on the command line: {', '.join(changes)}.")
+    notes += [note for summary in summaries if (note := shortened_note(summary))]
     if any(summary.dataset == "emnist47" for summary in summaries):
         notes.append("emnist47 is real EMNIST of the 47 classes, but not the official balanced split.")
     return [*notes, f"{len(summaries)} figures, {format_duration(total_seconds(summaries))} of computing on one core."]
+
+
+def shortened_note(summary: Summary) -> str:
+    """`fig4a: FedProx 300 of 1000 rounds: no verdict depends on more (--until-decided).`, or "" for whole runs."""
+    figure, parts = load_figure(summary.figure), []
+    for curve in figure.curves:
+        ends = sorted({r.end for r in summary.curves.get(curve.id, {}).values() if r.ended == DECIDED})
+        if ends:
+            parts.append(f"{curve.full_label} {' to '.join(str(end) for end in dict.fromkeys((ends[0], ends[-1])))}")
+    rounds = f"of {summary.rounds} rounds: no verdict depends on more (--until-decided)"
+    return f"{figure.name}: {', '.join(parts)} {rounds}." if parts else ""
 
 
 def curve_table(summary: Summary) -> list[list[str]]:

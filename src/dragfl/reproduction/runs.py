@@ -51,12 +51,13 @@ class FigureRequest:
 
 @dataclass(frozen=True)
 class CurveRun:
-    """One run of a curve; `candidate` is the value tried by a tuning run."""
+    """One run of a curve."""
 
     curve: str
     seed: int
     planned: PlannedRun
-    candidate: Any = None
+    candidate: Any = None  # the value tried by a tuning run
+    shortened: bool = False  # to fewer rounds than the figure's; see racing.py
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class FigurePlan:
     tuning: list[CurveRun]  # every candidate with every tuning seed
     tuned: Mapping[str, Any]  # curve -> selected value
     untuned: list[str]
-    deferred: list[PlannedRun] = field(default_factory=list)  # runs whose length depends on others; see racing.py
+    deferred: list[CurveRun] = field(default_factory=list)  # runs whose length is not known yet; see racing.py
 
     @property
     def planned(self) -> list[PlannedRun]:
@@ -78,7 +79,8 @@ class FigurePlan:
     def later(self) -> list[PlannedRun]:
         """Placeholders for the runs that depend on others, to include them in estimates."""
         first = {run.curve: run.planned for run in reversed(self.tuning)}
-        return [first[curve] for curve in self.untuned for _ in self.request.seeds] + self.deferred
+        untuned = [first[curve] for curve in self.untuned for _ in self.request.seeds]
+        return [*untuned, *(run.planned for run in self.deferred)]
 
 
 Planner = Callable[[FigureRequest, Path], FigurePlan]
@@ -161,6 +163,11 @@ def run_name(experiment: Experiment) -> str:
     prefix = f"{experiment.dataset}-{experiment.algorithm.name.rsplit(':', 1)[-1]}"
     slug = re.sub(r"[^A-Za-z0-9_+.-]+", "_", prefix)[:60]
     return f"{slug}-{key}-r{experiment.rounds}-s{experiment.seed}"
+
+
+def without_rounds(name: str) -> str:
+    """The name of a run without its number of rounds: the same for a shorter run."""
+    return re.sub(r"-r\d+(-s\d+)$", r"\1", name)
 
 
 def select_tuned_value(trials: Sequence[Sequence[CurveRun]]) -> Any:

@@ -18,11 +18,12 @@ from dragfl.atomic import write_text
 from dragfl.config.migrate import rename_override
 from dragfl.errors import DamagedRun
 from dragfl.reproduction.figure import Figure, load_figure
-from dragfl.reproduction.runs import CurveRun, FigurePlan, finished_run, resolve_run, score_trial
+from dragfl.reproduction.runs import CurveRun, FigurePlan, finished_run, resolve_run, score_trial, without_rounds
 from dragfl.runs.directory import Run
 
 # Of datasets whose stored records have no number of classes.
 CHANCE = {"emnist": 1 / 47, "emnist47": 1 / 47, "cifar10": 0.1, "mnist": 0.1, "digits": 0.1}
+DECIDED = "decided"  # how a run ended that --until-decided has shortened
 WINDOW = 100  # rounds: the last ones for final accuracy and its standard deviation, the first ones for cosines
 TELEMETRY = {  # statistics of a record that are computed from the logs of a run; see `telemetry`
     "bytes": "bytes in a round, up and down, all clients together: mean over rounds",
@@ -48,7 +49,7 @@ class Record:
     run: str  # name of the run directory
     seed: int
     limit: int  # maximum number of rounds
-    ended: str  # "rounds", "target", "diverged", or another reason to stop before the maximum
+    ended: str  # "rounds", "target", "diverged", or "decided": it could no longer change a verdict
     accuracy: list[tuple[int, float]]  # (round, test accuracy) at every evaluated round
     numbers: dict[str, float] = field(default_factory=dict)  # see TELEMETRY
     seconds: float = 0.0  # of computing: the sum over the rounds, without the pauses of an interrupted run
@@ -157,7 +158,9 @@ def summarise(plan: FigurePlan, stored: Summary | None = None, others: Iterable[
     trials = {} if stored is None else {trial["run"]: trial for trial in stored.tuning if "run" in trial}
     tuning = [trial for run in plan.tuning if (trial := make_trial(run) or trials.get(run.planned.name))]
     tuned = dict(plan.tuned)
-    wanted = [(run.curve, run.seed, run.planned.name, finished_run(run.planned.folder)) for run in plan.runs]
+    runs = [*plan.runs, *plan.deferred]
+    shortened = {without_rounds(record.run): record for record in records.values() if record.ended == DECIDED}
+    wanted = [(run.curve, run.seed, run.planned.name, finished_run(run.planned.folder)) for run in runs]
     for curve in map(figure.__getitem__, plan.untuned):
         names = [run.planned.name for run in plan.tuning if run.curve == curve.id]
         if stored is not None and curve.tune is not None and curve.id in stored.tuned and trials.keys() >= set(names):
@@ -167,14 +170,18 @@ def summarise(plan: FigurePlan, stored: Summary | None = None, others: Iterable[
             wanted += [(curve.id, seed, resolve_run(request, settings, seed).name, None) for seed in request.seeds]
     curves: dict[str, dict[int, Record]] = {curve.id: {} for curve in figure.curves}
     for curve_id, seed, name, done in wanted:
-        record = records.get(name) if done is None else make_record(done)
+        record = records.get(name) or shortened.get(without_rounds(name)) if done is None else make_record(done)
         if record is not None:
             curves[curve_id][seed] = record
-    experiment = [*plan.runs, *plan.tuning][0].planned.experiment
+    for run in plan.runs:
+        record = curves[run.curve].get(run.seed)
+        if run.shortened and record is not None and record.ended == "rounds":
+            curves[run.curve][run.seed] = replace(record, ended=DECIDED)
+    experiment = [*runs, *plan.tuning][0].planned.experiment
     return Summary(
         figure=figure.name,
         dataset=request.dataset,
-        rounds=max(run.planned.experiment.rounds for run in [*plan.runs, *plan.tuning]),
+        rounds=max(run.planned.experiment.rounds for run in [*runs, *plan.tuning]),
         target=experiment.target_accuracy,
         quick=request.quick,
         changes=list(request.changes),
