@@ -129,9 +129,9 @@ def test_competitors_run_after_the_curve_they_are_compared_with(
 
     Where a longer run of a competitor has finished, that one is used.
     """
-    claim = Claim("X", "t", [Comparison("own", "fast", "<=", 0.5, ["slow", "slower"], statistic="ratio")])
+    claim = Claim("X", "t", [Comparison("fig3a", "fast", "<=", 0.5, ["slow", "slower"], statistic="ratio")])
     monkeypatch.setattr(racing, "load_claims", lambda: (claim,))
-    request = FigureRequest(parse_figure("own", RACE), "digits", (0,))
+    request = FigureRequest(parse_figure("fig3a", RACE), "digits", (0,))
     passes: list[tuple[int, int]] = []
     run_figures(
         [request], tmp_path, Callbacks(), plan=plan_until_decided,
@@ -145,7 +145,7 @@ def test_competitors_run_after_the_curve_they_are_compared_with(
         "fast": 20, "slow": 2 * reached, "slower": 2 * reached,
     }  # fmt: skip
     assert summary.rounds == 20 and [r.ended for r in summary.records] == ["decided", "decided", "target"]
-    assert judge_comparison(claim.comparisons[0], 1, {"own": summary}).holds == {0: True}
+    assert judge_comparison(claim.comparisons[0], 1, {"fig3a": summary}).holds == {0: True}
 
     nowhere = tmp_path / "nowhere"
     for plan in (plan_figure(request, nowhere), plan_until_decided(request, nowhere)):

@@ -159,7 +159,8 @@ def summarise(plan: FigurePlan, stored: Summary | None = None, others: Iterable[
     tuning = [trial for run in plan.tuning if (trial := make_trial(run) or trials.get(run.planned.name))]
     tuned = dict(plan.tuned)
     runs = [*plan.runs, *plan.deferred]
-    shortened = {without_rounds(record.run): record for record in records.values() if record.ended == DECIDED}
+    by_length = sorted(records.values(), key=lambda record: record.limit)
+    shortened = {without_rounds(record.run): record for record in by_length if record.ended == DECIDED}
     wanted = [(run.curve, run.seed, run.planned.name, finished_run(run.planned.folder)) for run in runs]
     for curve in map(figure.__getitem__, plan.untuned):
         names = [run.planned.name for run in plan.tuning if run.curve == curve.id]
