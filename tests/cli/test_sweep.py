@@ -101,9 +101,9 @@ class TestPlain:
     def test_a_diverged_run_is_reported_and_no_failure(self, capsys: Capture) -> None:
         assert main(["sweep", "grid.toml", "clients.lr=0.1,1e6", "algorithm.server.lr=1e6"]) == 0
         printed = capsys.readouterr().out.splitlines()
-        assert re.fullmatch(r"run 2/2  lr1000000\.0-lr1000000\.0  diverged in round 1  \d+ s  finished", printed[1])
+        assert re.fullmatch(r"run 2/2  lr1000000\.0-lr1000000\.0  diverged at round 1  \d+ s  finished", printed[1])
         assert main(["sweep", "grid.toml", "clients.lr=0.1,1e6", "algorithm.server.lr=1e6"]) == 0
-        assert "diverged in round 1  already finished" in capsys.readouterr().out.splitlines()[1]
+        assert "diverged at round 1  already finished" in capsys.readouterr().out.splitlines()[1]
 
     @pytest.mark.usefixtures("no_figures")
     def test_quiet(self, capsys: Capture) -> None:

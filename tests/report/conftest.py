@@ -32,6 +32,7 @@ class MakeRun(Protocol):
         curve: Sequence[float] | None = None,
         attack: str | None = None,
         finished: bool = True,
+        diverged: bool = False,
         spec: Mapping[str, Any] | None = None,
     ) -> Run: ...
 
@@ -55,6 +56,7 @@ def write_run(
     curve: Sequence[float] | None = None,
     attack: str | None = None,
     finished: bool = True,
+    diverged: bool = False,
     spec: Mapping[str, Any] | None = None,
 ) -> Run:
     """Write a run directory. `curve`: accuracies of the evaluated rounds (default: from the distance to the goal)."""
@@ -63,7 +65,12 @@ def write_run(
     (path / "spec.toml").write_text(tomli_w.dumps(settings))
     (path / "run.json").write_text(
         json.dumps(
-            {"versions": {"dragfl": "0.1.0", "torch": "2.13.0"}, "machine": {"cpu": "a <small> one"}, "seed": seed}
+            {
+                "versions": {"dragfl": "0.1.0", "torch": "2.13.0"},
+                "machine": {"cpu": "a <small> one"},
+                "seed": seed,
+                "classes": 10,
+            }
         )
     )
     ran = rounds if ran is None else ran
@@ -72,7 +79,8 @@ def write_run(
     _lines(path / "clients.jsonl", clients)
     _lines(path / "timing.jsonl", [{"round": m["round"], "seconds": 0.01} for m in metrics])
     if finished:
-        (path / "result.json").write_text(json.dumps(_result(settings, metrics)))
+        end = {"stopped_by": "diverged"} if diverged else {}
+        (path / "result.json").write_text(json.dumps(_result(settings, metrics) | end))
     return load_run(path)
 
 

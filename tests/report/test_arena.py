@@ -12,7 +12,7 @@ from rich.console import Console
 from dragfl import report
 from dragfl.errors import DamagedRun
 from dragfl.report import arena
-from dragfl.report.arena.tables import arena_facts, format_matrix, missing_cells, wrap_label
+from dragfl.report.arena.tables import arena_facts, explain_marks, format_matrix, missing_cells, wrap_label
 
 from .conftest import write_run
 from .test_html import Reader
@@ -27,7 +27,11 @@ def final(value: float) -> list[float]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four defences, two attacks, two seeds: one cell diverged, one defence is refused, one run is missing."""
+    """Four defences, two attacks, two seeds.
+
+    Under alie drag diverged, and fedavg with one seed; one defence is refused, one run is missing. Under sign_flip a
+    cohort has too many attackers in 20 % of rounds.
+    """
     out = tmp_path_factory.mktemp("arena")
     curves = {
         ("fedavg", "none"): 0.9,
@@ -55,16 +59,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 if name == "br_drag-alie-1":
                     continue
                 value = curves[defence, attack] + (0.02 if seed else 0.0)
+                diverged = (defence, attack) == ("drag", "alie") or name == "fedavg-alie-1"
                 write_run(
                     out / "runs" / name,
                     algorithm="fedavg" if defence == "krum" else defence,
                     seed=seed,
                     attack=None if attack == "none" else attack,
                     curve=final(value),
+                    ran=15 if diverged else 20,
+                    diverged=diverged,
+                    spec={"attack.exceeds_f": 0.2 if attack == "sign_flip" else 0.01} if attack != "none" else {},
                 )
-                if (defence, attack) == ("drag", "alie"):
-                    result = out / "runs" / name / "result.json"
-                    result.write_text(json.dumps(json.loads(result.read_text()) | {"stopped_by": "diverged"}))
     plan = {
         "name": "test", "note": "A <quick> look.", "defences": ["fedavg", "br_drag", "drag", "krum"],
         "attacks": ["sign_flip", "alie"], "partitions": ["iid"], "attackers": [PEOPLE], "seeds": [0, 1],
@@ -87,21 +92,22 @@ def page(folder: Path) -> Path:
 def test_worst_case_and_order_of_rows(results: arena.ArenaResults) -> None:
     """Means over two seeds that differ by 0.02; br_drag under alie has finished one of them."""
     (matrix,) = results.matrices
-    assert matrix.defences == ("br_drag", "fedavg", "drag", "krum")  # worst 0.76, 0.21, 0.11, none
+    assert matrix.defences == ("br_drag", "fedavg", "drag", "krum")  # worst 0.76, 0.21, 0.1, none
     worst = [matrix.worst_case(d) for d in matrix.defences]
     assert [case and case[1] for case in worst] == ["sign_flip", "sign_flip", "alie", None]
     assert worst[0] is not None and worst[0][0] == pytest.approx(0.76)
     assert matrix.accuracy_drop("fedavg", "sign_flip") == pytest.approx(0.7)
     assert matrix.accuracy_drop("krum", "alie") is None
+    assert matrix.accuracy_drop("drag", "alie") == pytest.approx(0.89 - 0.1)  # 0.5 before it diverged
 
 
 def test_cells_that_diverged_are_unfinished_or_refused(results: arena.ArenaResults) -> None:
     (matrix,) = results.matrices
     _, lines = format_matrix(matrix)
     assert lines == [
-        ["br_drag †", "81.0 ± 1.4", "76.0 ± 1.4", "79.0", "76.0 ± 1.4"],
-        ["fedavg", "91.0 ± 1.4", "21.0 ± 1.4", "71.0 ± 1.4", "21.0 ± 1.4"],
-        ["drag", "89.0 ± 1.4", "31.0 ± 1.4", "11.0 ± 1.4 ×", "11.0 ± 1.4 ×"],
+        ["br_drag †", "81.0 ± 1.4", "76.0 ± 1.4 ‡", "79.0", "76.0 ± 1.4 ‡"],
+        ["fedavg", "91.0 ± 1.4", "21.0 ± 1.4 ‡", "40.0 ± 42.4 ×", "21.0 ± 1.4 ‡"],  # 0.7 and chance level, 0.1
+        ["drag", "89.0 ± 1.4", "31.0 ± 1.4 ‡", "diverged at round 16", "diverged at round 16"],
         ["krum", "61.0 ± 1.4", "n/a", "n/a", "n/a"],
     ]
     assert results.unfinished == 1
@@ -137,9 +143,10 @@ def shown(matrix: arena.Matrix, width: int) -> str:
 def test_a_wide_table_is_split(results: arena.ArenaResults) -> None:
     (matrix,) = results.matrices
     text = shown(matrix, 100)
-    assert "11.0 ×" in text and "attack" in text and "…" not in text and "±" not in text
+    assert "diverged at" in text and "round 16" in text and "40.0 ×" in text
+    assert "attack" in text and "…" not in text and "±" not in text
     assert text.count("br_drag †") == 1
-    narrow = shown(matrix, 30)  # a table for the first columns, another for the rest
+    narrow = shown(matrix, 40)  # a table for the first columns, another for the rest
     assert narrow.count("br_drag †") == 2 and narrow.count("76.0") == 3 and "…" not in narrow
 
 
@@ -170,3 +177,31 @@ def test_a_folder_without_an_arena_is_an_error(tmp_path: Path) -> None:
 def test_narrow_column_names_break_at_underscores() -> None:
     assert wrap_label("dynamic_label_flip") == "dynamic_\nlabel_\nflip"
     assert wrap_label("no attack") == "no\nattack" and wrap_label("min_max") == "min_max"
+
+
+def test_a_diverged_run_is_explained(page: Path, results: arena.ArenaResults) -> None:
+    (matrix,) = results.matrices
+    _, lines = format_matrix(matrix)
+    marks = explain_marks(text for line in lines for text in line)
+    assert "diverged: counts as chance level (1 / classes)." in marks
+    assert "×: at least one seed diverged" in marks and "‡: in more than 1 % of rounds" in marks
+    assert "A run that diverged counts as chance level, 1 / classes." in page.read_text()
+    assert '<td class="number">diverged at round 16</td>' in page.read_text()
+
+
+def test_the_best_worst_case_may_be_a_diverged_run(tmp_path: Path) -> None:
+    """The only defence diverged, which is no accuracy of 10 %."""
+    run = {"defence": "drag", "partition": "iid", "seed": 0}
+    for attack, diverged in ((None, False), ("alie", True)):
+        write_run(tmp_path / "runs" / str(attack), attack=attack, ran=6, diverged=diverged)
+    plan = {
+        "name": "test", "note": "", "defences": ["drag"], "attacks": ["alie"], "partitions": ["iid"],
+        "attackers": [PEOPLE], "seeds": [0], "trusted": [],
+        "cells": [
+            {**run, "attack": "none", "attackers": None, "run": "runs/None"},
+            {**run, "attack": "alie", "attackers": PEOPLE, "run": "runs/alie"},
+        ],
+    }  # fmt: skip
+    (tmp_path / "arena.json").write_text(json.dumps(plan))
+    facts = dict(arena_facts(arena.load_arena(tmp_path)))
+    assert facts["best worst case"].startswith("diverged at round 7 (drag, alie")

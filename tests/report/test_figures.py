@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dragfl import functional, report
-from dragfl.report.figures import clients, illustrations, style
+from dragfl.report.figures import clients, curves, illustrations, style
 from dragfl.report.series import Series, client_table, group_series, points_by_round, running_mean, values_by_role
 
 from .conftest import MakeRun
@@ -124,3 +124,16 @@ def test_numbers_in_the_captions_of_illustrations() -> None:
     sent = illustrations.FACTORS[:, None] * illustrations.ATTACKERS_OWN_UPDATES
     attacked = functional.mean(np.concatenate([illustrations.HONEST_UPDATES, sent]))
     assert f"length {np.linalg.norm(attacked):.2f}" in illustrations.draw_attack().caption
+
+
+def test_a_cross_at_the_end_of_each_diverged_run(make_run: MakeRun) -> None:
+    """Seed 1 diverged in round 5, so its last evaluation is of round 4; seed 2 had none."""
+    make_run("a", seed=0, ran=8, curve=[0.2, 0.4, 0.5, 0.6])
+    make_run("b", seed=1, ran=4, curve=[0.4, 0.8], diverged=True)
+    run = make_run("c", seed=2, ran=1, curve=[], diverged=True)
+    (group,) = report.group_runs(report.find_runs(run.path.parent))
+    assert group_series(group, points_by_round("accuracy")).diverged == [(4, 0.8)]
+    drawing = curves.draw_accuracy([group])
+    assert drawing is not None
+    crosses = [line for line in drawing.figure.axes[0].lines if line.get_marker() == "x"]
+    assert [(list(line.get_xdata()), list(line.get_ydata())) for line in crosses] == [([4], [0.8])]

@@ -154,3 +154,13 @@ def test_a_missing_folder_and_a_file_as_output_are_errors(tmp_path: Path, make_r
     (tmp_path / "file").write_text("")
     with pytest.raises(SpecError, match="is a file"):
         dragfl.report.write_report(run, tmp_path / "file")
+
+
+def test_a_diverged_run_has_a_cross_and_no_accuracy(make_run: MakeRun, tmp_path: Path) -> None:
+    make_run("fine", algorithm="fedavg", curve=[0.3] * 10)
+    run = make_run("boom", ran=6, curve=[0.5, 0.9, 0.95], diverged=True)
+    text = dragfl.report.write_report(run.path.parent, tmp_path).read_text()
+    assert text.count("diverged at round 7") == 5  # three columns, the rounds, the list of runs
+    assert "Cross: the last value before a run diverged" in text
+    assert "best accuracy: <b>30.0 % (fedavg)</b>" in text
+    assert "A diverged run counts as chance level (1 / classes)" in text

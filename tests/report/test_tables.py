@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from pathlib import Path
 
@@ -12,7 +11,8 @@ from rich.console import Console
 
 from dragfl import report
 from dragfl.errors import DamagedRun, SpecError
-from dragfl.report.numbers import RoundsToTarget, format_bytes, mean_std
+from dragfl.report.numbers import MeanStd, RoundsToTarget, format_bytes, mean_std
+from dragfl.report.tables import table_note
 
 from .conftest import MODEL_BYTES, MakeRun
 
@@ -65,6 +65,12 @@ def test_a_seed_that_never_reaches_the_target_is_censored(make_run: MakeRun) -> 
         (RoundsToTarget((), (), (37,)), "not yet (> 37)"),
         (RoundsToTarget((110, 130), (), (37,)), "120 (110–130), 1 not yet"),
         (RoundsToTarget(()), "—"),
+        (RoundsToTarget((), diverged=(12,)), "diverged at round 12"),
+        (RoundsToTarget((), (), (37,), (12, 40)), "diverged at round 12–40, 1 not yet"),
+        (RoundsToTarget((), (600,), diverged=(12,)), "not reached (> 600), 1 diverged"),
+        (RoundsToTarget((110, 130), diverged=(12,)), "130 (110 to never; 2 of 3 runs), 1 diverged"),
+        (RoundsToTarget((110,), diverged=(12, 40)), "never (110 to never; 1 of 3 runs), 2 diverged"),
+        (RoundsToTarget((110, 130), (600,), (), (12,)), "> 600 (110 to > 600; 2 of 4 runs), 1 diverged"),
     ],
 )
 def test_rounds_to_target_as_text(reached: RoundsToTarget, text: str) -> None:
@@ -105,12 +111,45 @@ def test_a_run_without_a_round_yet(make_run: MakeRun) -> None:
     assert row.cells()["rounds"] == "0 of 20 (unfinished)"
 
 
-def test_a_diverged_run_is_marked(make_run: MakeRun) -> None:
-    run = make_run("boom", ran=4)
-    result = json.loads((run.path / "result.json").read_text())
-    (run.path / "result.json").write_text(json.dumps(result | {"stopped_by": "diverged"}))
+def test_a_diverged_run_has_no_accuracy(make_run: MakeRun) -> None:
+    """It reached the target of 80 % in round 4 and diverged in round 5. It counts as 1 / 10 for 10 classes."""
+    (row,) = report.summarize_runs(make_run("boom", ran=4, curve=[0.5, 0.9], diverged=True))
+    cells = row.cells()
+    assert (row.diverged, row.diverged_at, row.all_diverged) == ((0,), (5,), True)
+    for column in ("rounds to 80 %", "best accuracy", "final accuracy"):
+        assert cells[column] == "diverged at round 5"
+    assert cells["rounds"] == "4 of 20 (diverged at round 5)"
+    assert row.best_accuracy == row.final_accuracy == MeanStd(0.1, None)
+
+
+def test_a_diverged_seed_counts_as_chance_level(make_run: MakeRun) -> None:
+    """Best 0.9, 0.1 and final 0.85, 0.1: means 0.5 and 0.475, deviations 0.8 / sqrt 2 and 0.75 / sqrt 2."""
+    make_run("fine", seed=0, rounds=10, curve=EARLY)
+    run = make_run("boom", seed=1, rounds=10, ran=7, curve=[0.5, 0.8, 0.95], diverged=True)
+    (row,) = report.summarize_runs(run.path.parent)
+    cells = row.cells()
+    assert (cells["best accuracy"], cells["final accuracy"]) == ("50.0 ± 56.6 %", "47.5 ± 53.0 %")
+    assert cells["rounds"] == "7–10 of 10 (diverged at round 8: seed 1)"
+    assert row.rounds_to_target == RoundsToTarget((4,), diverged=(8,))
+    assert not row.all_diverged
+
+
+def test_a_diverged_run_ranks_below_one_that_learns(make_run: MakeRun) -> None:
+    make_run("slow", algorithm="fedavg", rounds=10, curve=[0.1, 0.1, 0.1, 0.1, 0.2])
+    run = make_run("boom", rounds=10, ran=8, curve=[0.9] * 4, diverged=True)
+    rows = report.summarize_runs(run.path.parent)
+    assert [row.algorithm for row in rows] == ["fedavg", "drag"]
+    assert "counts as chance level (1 / classes)" in table_note(rows)
+    assert "chance" not in table_note(rows[:1])
+
+
+def test_a_diverged_run_of_version_01_counts_as_zero(make_run: MakeRun) -> None:
+    """Its run.json has no number of classes."""
+    run = make_run("boom", ran=4, diverged=True)
+    (run.path / "run.json").write_text("{}")
     (row,) = report.summarize_runs(run.path)
-    assert row.cells()["rounds"] == "4 of 20 (diverged)"
+    assert row.final_accuracy == MeanStd(0.0, None)
+    assert row.cells()["final accuracy"] == "diverged at round 5"
 
 
 def test_two_runs_with_the_same_seed_are_separate_rows(make_run: MakeRun) -> None:

@@ -129,7 +129,7 @@ def describe_end(run: Run) -> str:
     """`accuracy 0.912 after 60 rounds`, or the round in which the run diverged."""
     result = run.result or {}
     if run.diverged:
-        return f"diverged in round {result['rounds'] + 1}"
+        return f"diverged at round {run.diverged_at}"
     return f"accuracy {result['accuracy']:.3f} after {result['rounds']} rounds"
 
 

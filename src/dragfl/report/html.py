@@ -14,7 +14,8 @@ from dragfl.report import figures
 from dragfl.report.figures.files import FIGURES, require_packages
 from dragfl.report.groups import Group, seed_of, shared_value
 from dragfl.report.labels import NOT_SET, flatten, format_value
-from dragfl.report.tables import TABLE_NOTE, Row, format_rows, rounds_completed, summarize_groups
+from dragfl.report.numbers import format_diverged
+from dragfl.report.tables import Row, format_rows, rounds_completed, summarize_groups, table_note
 from dragfl.runs.directory import SPEC, Run
 
 
@@ -34,7 +35,7 @@ def write_page(groups: Sequence[Group], out: Path, *, title: str | None = None) 
         columns=columns,
         lines=lines,
         rows=rows,
-        note=TABLE_NOTE,
+        note=table_note(rows),
         figures=figures.draw_figures(groups, out / FIGURES),
         labels=[group.label for group in groups],
         common=common,
@@ -91,7 +92,8 @@ def _facts(groups: Sequence[Group], rows: Sequence[Row]) -> list[tuple[str, str]
     facts += [(n, format_value(v)) for n, key in shared.items() if (v := shared_value(runs, key)) is not None]
     attacks = dict.fromkeys(group.attack for group in groups if group.attack)
     facts += [("attack", ", ".join(attacks))] if attacks else []
-    best = max((row for row in rows if row.best_accuracy), key=lambda r: r.best_accuracy.mean, default=None)  # type: ignore[union-attr]
+    shown = (row for row in rows if row.best_accuracy and not row.all_diverged)
+    best = max(shown, key=lambda r: r.best_accuracy.mean, default=None)  # type: ignore[union-attr]
     if best is not None and shared_value(runs, "data.dataset") is not None:
         facts.append(("best accuracy", f"{best.best_accuracy} ({best.label})"))
     return facts
@@ -124,6 +126,8 @@ def _describe_run(group: Group, run: Run) -> dict[str, str]:
     """A line of the list of runs: label, name, seed, state, and the spec that repeats the run."""
     stopped_by = str((run.result or {}).get("stopped_by", "finished"))
     state = {"rounds": "finished", "target": "stopped at the target"}.get(stopped_by, stopped_by)
+    if run.diverged_at is not None:
+        state = format_diverged([run.diverged_at])
     return {
         "label": group.label,
         "name": run.name,

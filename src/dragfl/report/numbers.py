@@ -24,6 +24,11 @@ def format_range(values: Sequence[float]) -> str:
     return f"{low:g}" if low == high else f"{low:g}–{high:g}"
 
 
+def format_diverged(rounds: Sequence[int]) -> str:
+    """`diverged at round 12`, or `diverged at round 12–40` of several runs."""
+    return f"diverged at round {format_range(rounds)}"
+
+
 @dataclass(frozen=True)
 class MeanStd:
     """Mean and sample standard deviation over seeds; the deviation of one value is None."""
@@ -52,25 +57,28 @@ class RoundsToTarget:
     reached: tuple[int, ...]  # rounds of the runs that reached the target
     censored: tuple[int, ...] = ()  # rounds of the runs that ended without reaching it
     unfinished: tuple[int, ...] = ()  # rounds so far of the unfinished runs that have not reached it
+    diverged: tuple[int, ...] = ()  # rounds in which runs diverged; they count as not reaching it
 
     @property
     def median(self) -> float:
-        """The median with censored runs counted as infinite; unfinished runs are not counted."""
-        if not self.reached and not self.censored:
-            return math.nan
-        return float(median([*map(float, self.reached), *(math.inf for _ in self.censored)]))
+        """The median with censored and diverged runs counted as infinite; unfinished runs are not counted."""
+        without = [math.inf] * (len(self.censored) + len(self.diverged))
+        return float(median([*map(float, self.reached), *without])) if self.reached or without else math.nan
 
     def __str__(self) -> str:
-        """`120`, `120 (110–140)`, `not reached (> 600)`, `130 (110 to > 600; 2 of 3 runs)`."""
+        """`120`, `120 (110–140)`, `not reached (> 600)`, `130 (110 to > 600; 2 of 3 runs)`, `diverged at round 12`."""
+        more = f", {len(self.unfinished)} not yet" if self.unfinished else ""
         if not self.reached and not self.censored:
+            if self.diverged:
+                return format_diverged(self.diverged) + more
             return f"not yet (> {min(self.unfinished)})" if self.unfinished else "—"
-        pending = f", {len(self.unfinished)} not yet" if self.unfinished else ""
+        more = (f", {len(self.diverged)} diverged" if self.diverged else "") + more
         if not self.reached:
-            return f"not reached (> {min(self.censored)}){pending}"
-        if not self.censored:
+            return f"not reached (> {min(self.censored)}){more}"
+        if not self.censored and not self.diverged:
             span = f" ({format_range(self.reached)})" if len(set(self.reached)) > 1 else ""
-            return f"{self.median:g}{span}{pending}"
-        limit = f"> {min(self.censored)}"
+            return f"{self.median:g}{span}{more}"
+        limit = f"> {min(self.censored)}" if self.censored else "never"
         middle = f"{self.median:g}" if math.isfinite(self.median) else limit
-        runs = len(self.reached) + len(self.censored)
-        return f"{middle} ({min(self.reached)} to {limit}; {len(self.reached)} of {runs} runs){pending}"
+        runs = len(self.reached) + len(self.censored) + len(self.diverged)
+        return f"{middle} ({min(self.reached)} to {limit}; {len(self.reached)} of {runs} runs){more}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
@@ -27,6 +27,7 @@ class Series:
     low: list[float]
     high: list[float]
     single: list[Points]
+    diverged: Points = field(default_factory=list)  # the last points of the runs that diverged
 
     @property
     def end(self) -> tuple[float, float] | None:
@@ -39,7 +40,9 @@ class Series:
 
 def group_series(group: Group, points: Callable[[Run], Points]) -> Series:
     """The series of a group, from the (x, y) points of each of its runs."""
-    return average_curves([(run.finished, points(run)) for run in group.runs])
+    curves = [points(run) for run in group.runs]
+    series = average_curves([(run.finished, curve) for run, curve in zip(group.runs, curves, strict=True)])
+    return replace(series, diverged=[c[-1] for run, c in zip(group.runs, curves, strict=True) if run.diverged and c])
 
 
 def average_curves(curves: Sequence[tuple[bool, Points]]) -> Series:

@@ -17,7 +17,7 @@ from matplotlib.ticker import PercentFormatter
 
 from dragfl.report.arena.detection import roc
 from dragfl.report.arena.results import WITHOUT_ATTACK, ArenaResults, Entry, Matrix
-from dragfl.report.arena.tables import attack_label, defence_label, explain_marks, format_entry, wrap_label
+from dragfl.report.arena.tables import attack_label, defence_label, explain_marks, format_entry, wrap_entry, wrap_label
 from dragfl.report.figures.files import Drawing
 from dragfl.report.figures.style import BLUE, DOTTED, GREY, INK, VERMILLION, WIDTH, add_colour_bar, new_figure
 
@@ -61,6 +61,8 @@ def _draw_accuracy(matrix: Matrix, suffix: str) -> Drawing:
         "test accuracy, %", percent=True, foot="Framed: the worst attack of the row. ",
     )  # fmt: skip
     caption = "Test accuracy of the last evaluated round, mean over seeds. Rows are sorted by the worst case."
+    if any(entry.diverged_at for entry in matrix.entries.values()):
+        caption += " A run that diverged counts as chance level, 1 / classes."
     return Drawing(f"arena-accuracy{suffix}", figure, "Final accuracy, %", caption)
 
 
@@ -71,7 +73,7 @@ def _draw_accuracy_drop(matrix: Matrix, suffix: str) -> Drawing | None:
         cells = []
         for attack in matrix.attacks:
             entry, drop = matrix.entries[defence, attack], matrix.accuracy_drop(defence, attack)
-            mark = " ×" if entry.diverged else ""
+            mark = " ×" if entry.diverged_at else ""
             cells.append(Cell(drop, _text_without_value(entry) if drop is None else _format_points(drop) + mark))
         largest = max((cell.value for cell in cells if cell.value is not None), default=None)
         rows[defence] = [*cells, Cell(largest, "—" if largest is None else _format_points(largest))]
@@ -142,7 +144,8 @@ def _draw_heat_map(
         for j, cell in enumerate(cells):
             luminance = float(np.dot(colours(norm(cell.value or 0.0))[:3], (0.2126, 0.7152, 0.0722)))
             ink = "#6A6A6A" if cell.value is None else "white" if luminance < DARK else "#111111"
-            ax.text(j + 0.5, i + 0.52, cell.text, ha="center", va="center", fontsize=7.5, color=ink)
+            size = 7.5 if len(cell.text) < 12 else 5.2  # "diverged at round 12" has two lines
+            ax.text(j + 0.5, i + 0.52, wrap_entry(cell.text), ha="center", va="center", fontsize=size, color=ink)
             if cell.framed:
                 ax.add_patch(Rectangle((j + 0.06, i + 0.1), 0.88, 0.8, fill=False, edgecolor=ink, linewidth=1.1))
     ax.invert_yaxis()

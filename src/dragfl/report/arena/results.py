@@ -15,7 +15,7 @@ import numpy as np
 from dragfl.errors import DamagedRun
 from dragfl.report.arena.detection import auc, rank_attackers
 from dragfl.report.numbers import MeanStd, mean_std
-from dragfl.report.tables import finite_accuracies, has_diverged
+from dragfl.report.tables import judged_accuracies
 from dragfl.runs.directory import SPEC, Run, load_run
 
 MANIFEST = "arena.json"
@@ -32,19 +32,27 @@ class Entry:
 
     @cached_property
     def accuracy(self) -> MeanStd | None:
-        """Accuracy of the last evaluated round, over seeds."""
-        return mean_std([curve[-1][1] for run in self.runs if (curve := finite_accuracies(run))])
+        """Accuracy of the last evaluated round, over seeds; a diverged run counts as chance level."""
+        return mean_std([curve[-1] for run in self.runs if (curve := judged_accuracies(run))])
 
     @cached_property
-    def diverged(self) -> int:
-        return sum(has_diverged(run) for run in self.runs)
+    def diverged_at(self) -> tuple[int, ...]:
+        """The rounds in which runs diverged."""
+        return tuple(run.diverged_at for run in self.runs if run.diverged_at is not None)
+
+    @property
+    def all_diverged(self) -> bool:
+        return bool(self.runs) and len(self.diverged_at) == len(self.runs)
+
+    @cached_property
+    def exceeds_f(self) -> float:
+        """The probability that a cohort has more attackers than the defence assumes; 0 if it assumes no number."""
+        return max((float(run.spec.get("attack", {}).get("exceeds_f", 0.0)) for run in self.runs), default=0.0)
 
     @property
     def value(self) -> float | None:
-        """The mean accuracy; 0 if the runs diverged before their first evaluation."""
-        if self.accuracy is not None:
-            return self.accuracy.mean
-        return 0.0 if self.diverged else None
+        """The mean accuracy."""
+        return None if self.accuracy is None else self.accuracy.mean
 
     @cached_property
     def attacker_ranks(self) -> np.ndarray:

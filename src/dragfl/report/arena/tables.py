@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 from dragfl.report.arena.results import WITHOUT_ATTACK, ArenaResults, Entry, Matrix
 from dragfl.report.groups import shared_value
 from dragfl.report.labels import NO_ATTACK, format_value, short_name
+from dragfl.report.numbers import format_diverged
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 TRUSTED = "†"
+OFTEN = 0.01  # the default f is exceeded more often only if the rule admits no larger one
 MARKS = {
     TRUSTED: "uses trusted data",
-    "×": "diverged; accuracy of the last evaluation",
-    "n/a": "the defence does not allow so many attackers",
+    "diverged": "counts as chance level (1 / classes)",
+    "×": "at least one seed diverged and counts as chance level (1 / classes)",
+    "‡": f"in more than {100 * OFTEN:g} % of rounds a cohort has more attackers than f of the defence",
+    "n/a": "cannot be run, for the reason on the page",
     "…": "not finished",
 }
 
@@ -69,7 +73,9 @@ def _best_worst_case(results: ArenaResults, defences: Sequence[str]) -> str:
     if not cases:
         return ""
     value, attack, defence, matrix = max(cases, key=lambda case: case[0])
-    return f"{100 * value:.1f} % ({defence_label(matrix, defence)}, {attack_label(attack)}, {matrix.heading})"
+    entry = matrix.entries[defence, attack]
+    accuracy = format_diverged(entry.diverged_at) if entry.all_diverged else f"{100 * value:.1f} %"
+    return f"{accuracy} ({defence_label(matrix, defence)}, {attack_label(attack)}, {matrix.heading})"
 
 
 def summarize_arena(results: ArenaResults) -> str:
@@ -87,13 +93,21 @@ def missing_cells(results: ArenaResults) -> list[tuple[str, str, str]]:
 
 
 def format_entry(entry: Entry, *, std: bool = True) -> str:
-    """`87.3`, `87.3 ± 0.4`, `9.8 ×` if a run diverged, `n/a`, `…` if it has not finished."""
+    """`87.3`, `87.3 ± 0.4`, `diverged at round 12`, `49.8 ×` if only some seeds diverged, `n/a`, `…` if unfinished."""
     if entry.reason:
         return "n/a"
-    mark = " ×" if entry.diverged else ""
     if entry.accuracy is None:
-        return mark.strip() or "…"
-    return (entry.accuracy.format_percent() if std else f"{100 * entry.accuracy.mean:.1f}") + mark
+        return "…"
+    marks = " ‡" if entry.exceeds_f > OFTEN else ""
+    if entry.all_diverged:
+        return format_diverged(entry.diverged_at) + marks
+    marks = (" ×" if entry.diverged_at else "") + marks
+    return (entry.accuracy.format_percent() if std else f"{100 * entry.accuracy.mean:.1f}") + marks
+
+
+def wrap_entry(text: str) -> str:
+    """The text of a cell in two lines if a run diverged, for a narrow column."""
+    return text.replace(" at round ", " at\nround ")
 
 
 def format_matrix(matrix: Matrix, *, std: bool = True) -> tuple[list[str], list[list[str]]]:
@@ -111,7 +125,9 @@ def format_matrix(matrix: Matrix, *, std: bool = True) -> tuple[list[str], list[
 def rich_tables(matrix: Matrix, width: int = 100) -> list[Table]:
     """The accuracy matrix for a terminal, split into several tables if it is too wide; means only."""
     columns, lines = format_matrix(matrix, std=False)
-    widths = [max(map(len, [*wrap_label(n).split("\n"), *(line[j] for line in lines)])) for j, n in enumerate(columns)]
+    lines = [[wrap_entry(text) for text in line] for line in lines]
+    names = [wrap_label(name) for name in columns]
+    widths = [max(map(len, "\n".join(texts).split("\n"))) for texts in zip(names, *lines, strict=True)]
     last = len(columns) - 1
     available = width - widths[0] - 1 - widths[last]
     blocks: list[list[int]] = [[]]

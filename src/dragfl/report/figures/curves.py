@@ -102,10 +102,12 @@ def _draw_plots(plots: Mapping[str, Sequence[Line]]) -> Figure:
 
 
 def line_note(groups: Sequence[Group]) -> str:
-    """How several seeds and unfinished runs are drawn, where there are any."""
+    """How several seeds, unfinished and diverged runs are drawn, where there are any."""
     note = ""
     if any(len(group.runs) > 1 for group in groups):
         note += " Lines: means over seeds. Bands: range over seeds."
     if any(not run.finished for group in groups for run in group.runs):
         note += " Unfinished runs are drawn up to their last round."
+    if any(run.diverged for group in groups for run in group.runs):
+        note += " Cross: the last value before a run diverged; runs that diverged before they had one are not drawn."
     return note

@@ -168,7 +168,10 @@ def draw_lines(plots: Mapping[str, Sequence[Line]], *, height: float, columns: i
 
 
 def plot_series(ax: Axes, series: Series, style: LineStyle) -> Line2D:
-    """Draw the mean, the range over seeds as a band, and thin lines for the parts that only some seeds have."""
+    """Draw the mean, the range over seeds as a band, and thin lines for the parts that only some seeds have.
+
+    A cross marks the end of a run that diverged.
+    """
     marker = "o" if len(series.x) == 1 else ""
     (line,) = ax.plot(series.x, series.mean, color=style.colour, linestyle=style.dash, marker=marker, markersize=4)
     line.set(linewidth=style.width, zorder=3 + style.width / 10)
@@ -178,4 +181,6 @@ def plot_series(ax: Axes, series: Series, style: LineStyle) -> Line2D:
         x, y = zip(*points, strict=True)
         marker = "o" if len(x) == 1 else ""
         ax.plot(x, y, color=style.colour, linewidth=0.8, linestyle=style.dash, marker=marker, markersize=3, zorder=2.5)
+    for end in series.diverged:
+        ax.plot(*end, color=style.colour, marker="x", markersize=6, markeredgewidth=1.5, zorder=4)
     return line
