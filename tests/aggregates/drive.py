@@ -37,6 +37,7 @@ def run_rule(
     state: State = None,
     t: int = 0,
     root: Any = None,
+    model: Any = None,
     segments: tuple[int, ...] | None = None,
     cut: Sequence[slice] = (slice(None),),
 ) -> Outcome:
@@ -49,6 +50,7 @@ def run_rule(
     given = RoundInputs(
         root=torch.as_tensor(root, dtype=torch.float32) if "root" in needs else None,
         mean=updates.delta.mean(0) if "mean" in needs else None,
+        model=torch.as_tensor(model, dtype=torch.float32) if "model" in needs else None,
     )
     plan = rule.begin(state, RoundContext(t=t, lr=0.1, seed=0), given, info)
     first, *rest = (rule.fold(plan, updates.select(torch.arange(len(updates))[rows])) for rows in cut)

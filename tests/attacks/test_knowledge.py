@@ -88,7 +88,8 @@ def test_the_white_box_excludes_losses_and_client_states(experiment: Load) -> No
 
 
 def rules() -> list[dict[str, Any]]:
-    return [{"aggregate": {"name": name}} for name in AGGREGATES]
+    models = {"aggregate": {"name": "flame", "space": "weights"}}
+    return [*({"aggregate": {"name": name}} for name in AGGREGATES), models]
 
 
 def runnable(experiment: Load, algorithm: dict[str, Any], attack: object) -> Any:

@@ -29,6 +29,7 @@ RULES: dict[str, Callable[[Any, int], Any]] = {
     "sign_guard": lambda X, f: fn.sign_guard(X, fraction=1.0, cluster="k_means"),
     "sign_guard, mean shift": lambda X, f: fn.sign_guard(X, fraction=1.0),
     "flame": lambda X, f: fn.flame(X),
+    "flame, local models": lambda X, f: fn.flame(X, space="weights", model=np.full(X.shape[1], 3.0)),
     "fools_gold": lambda X, f: fn.fools_gold(X),
     "rlr": lambda X, f: fn.rlr(X, f + 1.0),
     "norm_clipping": lambda X, f: fn.norm_clipping(X),

@@ -26,9 +26,12 @@ ALONE: dict[str, Any] = {
     "centered_clipping, thrice": ROBUST["centered_clipping"](radius=1.0, iterations=3),
     "fools_gold, skip": ROBUST["fools_gold"](on_identical="skip"),
     "flame, no noise": ROBUST["flame"](epsilon=float("inf")),
+    "flame, local models": ROBUST["flame"](epsilon=float("inf"), space="weights"),
+    "sign_guard, scaled": ROBUST["sign_guard"](features="scaled"),
 }
 LAST = ("median", "krum", "geometric_median", "caf", "bulyan", "mean", "drag", "norm_clipping", "fools_gold", "flame")
 CHAINS: dict[str, Any] = {f"arc, nnm, {last}": chain("arc", "nnm", last, f=1) for last in LAST}
+CHAINS["nnm, flame, local models"] = chain("nnm", ROBUST["flame"](space="weights"), f=1)
 DRAWN: dict[str, Any] = {
     f"bucketing, {last}": chain("bucketing", last, f=1) for last in ("geometric_median", "mean", "norm_clipping")
 }

@@ -13,10 +13,12 @@ import torch
 
 from dragfl import functional as fn
 from dragfl.aggregates.robust import ROBUST
+from dragfl.aggregates.robust.flame import cosine_distances
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.krum import krum_scores
 from dragfl.algorithms import chain
 from dragfl.arithmetic import row_norms
+from dragfl.errors import SpecError
 from tests.aggregates.drive import run_rule
 
 X = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 2.0], [10.0, -10.0]])
@@ -150,6 +152,110 @@ def test_caf_by_hand() -> None:
     assert fn.caf(torch.tensor([[0.0], [0.0], [0.0], [4.0]]), 1).tolist() == [0.0]
     played = run_rule(ROBUST["caf"](f=1), torch.tensor([[0.0], [0.0], [0.0], [4.0]]))
     assert played.partial.per_client["suspicion"].tolist() == [0.0, 0.0, 0.0, 4.0]
+
+
+def test_caf_takes_the_maximum_over_active_rows_by_hand() -> None:
+    """0 five times, 2 and 5 on a line, f = 2: mean 1, tau = 1 six times and 16, so a = 15/16 six times and 0.
+
+    Now the mean is 1/3 and tau = 1/9 five times, 25/9, and 196/9 for the row of weight zero. The maximum over active
+    rows is 25/9: a = 15/16 * 24/25 = 0.9 five times, 0 and 0, with sum 4.5 > n - 2f = 3, and the mean is 0. With the
+    maximum over all rows, 196/9, the row at 2 would keep 171/196 of its weight.
+    """
+    line = torch.tensor([[0.0]] * 5 + [[2.0], [5.0]])
+    assert fn.caf(line, 2).tolist() == [0.0]
+    assert run_rule(ROBUST["caf"](f=2), line).step.tolist() == [0.0]
+
+
+def test_fools_gold_step_is_a_weighted_mean_by_hand() -> None:
+    """At right angles every w is 1: the step is the mean (1, 1), where the sum of w g of the paper would be (2, 2).
+
+    With a third client along x, of history (1, 0), the first two share one vote: w = (0, 1, 0), the step is (0, 2).
+    """
+    close(fn.fools_gold(torch.tensor([[2.0, 0.0], [0.0, 2.0]])), [1.0, 1.0])
+    close(run_rule(ROBUST["fools_gold"](), [[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]]).step, [0.0, 2.0])
+
+
+SIGNS = torch.tensor(
+    [[1.0] * 60 + [-1.0] * 40] * 2 + [[1.0] * 60 + [-1.0] * 38 + [0.0] * 2] + [[1.0] * 40 + [-1.0] * 58 + [0.0] * 2] * 2
+)
+
+
+def test_sign_guard_features_by_hand() -> None:
+    """Shares (+, 0, -): a, a = (.60, 0, .40), c = (.60, .02, .38), d, d = (.40, .02, .58), in 100 coordinates.
+
+    Shares: |a - c| = .028, |c - d| = .283, so the largest cluster is a, a, c. Divided by the largest, (.60, .02, .58),
+    c is (1, 1, .66), a (1, 0, .69), d (.67, 1, 1): |a - c| = 1.0, |c - d| = .48, so it is c, d, d. Lengths are 10 for a
+    and sqrt(98) for the others, the median: a is multiplied by sqrt(.98).
+    """
+    clip = 0.98**0.5
+    rule = ROBUST["sign_guard"]
+    for features, due in (
+        ("shares", [(2 * clip + 1) / 3, (2 * clip + 1) / 3, -2 * clip / 3]),
+        ("scaled", [1.0, -1 / 3, 0.0]),
+    ):
+        settings = {"fraction": 1.0, "cluster": "k_means", "features": features}
+        for step in (fn.sign_guard(SIGNS, **settings), run_rule(rule(**settings), SIGNS).step):
+            close(step[[0, 50, 99]], due)
+        np.testing.assert_allclose(fn.sign_guard(SIGNS.numpy(), **settings)[[0, 50, 99]], due, atol=1e-6)
+
+
+def test_scaled_features_without_zeros_are_finite() -> None:
+    """No update has a zero: that share is 0 for all, and stays 0."""
+    step = fn.sign_guard(SIGNS[:2], fraction=1.0, features="scaled")
+    close(step[[0, 99]], [1.0, -1.0])
+
+
+LINE = torch.tensor([[0.0, 0.5], [0.0, 2.0], [0.0, 2.0], [0.0, 3.0], [0.0, 30.0]])
+MODEL = torch.tensor([10.0, 0.0])
+
+
+def test_flame_of_updates_and_of_local_models_by_hand() -> None:
+    """Five updates in one direction: all are admitted, and clipped to the median 2: (.5 + 4 * 2) / 5 = 1.7.
+
+    The local models (10, g) have angles arctan(g / 10) = .05, .20, .20, .29, 1.25. HDBSCAN with clusters of 3 keeps
+    the densest three, the middle ones: (2 + 2 + 2) / 3 = 2.
+    """
+    inf = float("inf")
+    for space, due in (("update", [0.0, 1.7]), ("weights", [0.0, 2.0])):
+        settings = {"epsilon": inf, "space": space}
+        close(fn.flame(LINE, model=MODEL, **settings), due)
+        close(fn.flame(LINE.double(), model=MODEL.double(), **settings), due)
+        np.testing.assert_allclose(fn.flame(LINE.numpy(), model=MODEL.numpy(), **settings), due, atol=1e-6)
+        close(fn.aggregate("flame", LINE, model=MODEL, **settings), due)
+        close(run_rule(ROBUST["flame"](**settings), LINE, model=MODEL).step, due)
+
+
+def test_distances_of_local_models_by_hand() -> None:
+    """w = (1, 0), updates (0, 1), (0, -1): opposite, at distance 2. The models (1, 1), (1, -1) are at right angles.
+
+    Of the rows 2 g_1 and (g_1 + g_2) / 2 = 0 the models are (1, 2) and (1, 0): the dots are 5, 1 and 1.
+    """
+    rows = torch.tensor([[0.0, 1.0], [0.0, -1.0]])
+    gram = Gram(rows, row_norms(rows), model=torch.tensor([1.0, 0.0]))
+    assert cosine_distances(gram.dots).tolist() == [[0.0, 2.0], [2.0, 0.0]]
+    assert gram.model_dots.tolist() == [[2.0, 0.0], [0.0, 2.0]]
+    assert cosine_distances(gram.model_dots).tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    mixed = gram.mixed(torch.tensor([[2.0, 0.0], [0.5, 0.5]]).double())
+    assert mixed.model_dots.tolist() == [[5.0, 1.0], [1.0, 1.0]]
+
+
+def test_flame_of_local_models_after_mixing() -> None:
+    """In a chain the local models are w plus the mixed rows."""
+    draws = torch.Generator().manual_seed(0)
+    rows, w = torch.randn(9, 6, generator=draws), torch.randn(6, generator=draws)
+    flame = ROBUST["flame"](epsilon=float("inf"), space="weights")
+    seen = run_rule(chain("nnm", flame, f=2), rows, model=w).step
+    close(seen, fn.flame(fn.nnm(rows, 2), epsilon=float("inf"), space="weights", model=w).tolist())
+
+
+def test_flame_of_local_models_needs_the_model() -> None:
+    for call in (fn.flame, lambda X, space: fn.aggregate("flame", X, space=space)):
+        with pytest.raises(SpecError, match=r"needs the model that was sent out; give model"):
+            call(LINE, space="weights")
+    with pytest.raises(SpecError, match=r"flame: space='model' is unknown"):
+        fn.flame(LINE, space="model")  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=r"sign_guard: features='max' is unknown"):
+        fn.sign_guard(LINE, features="max")  # type: ignore[arg-type]
 
 
 def test_divide_and_conquer_leaves_out_what_sticks_out() -> None:

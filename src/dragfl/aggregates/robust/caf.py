@@ -5,8 +5,12 @@ Allouah, Guerraoui, Stephan: Towards Trustworthy Federated Learning with Untrust
     a_i = 1;  while sum a > n - 2f:
         mu = sum a_i g_i / sum a,   (lambda, v) = top eigenpair of the covariance weighted by a
         keep mu if lambda is the least so far
-        tau_i = <g_i - mu, v>^2,    a_i <- a_i (1 - tau_i / max tau)
+        tau_i = <g_i - mu, v>^2,    a_i <- a_i (1 - tau_i / max tau),  the maximum over rows with a_i > 0
     Delta = the mu kept
+
+The maximum is over active rows: a row of weight zero is no part of mu and of the covariance. So every round of the
+filter removes at least one more row, and it ends after n rounds at most. ByzFL takes the maximum over all rows: a far
+row that is already removed then decides it, and the weights of the others hardly change.
 
 Needs n > 2f; f = 0 gives the mean. The eigenpair is exact, from the (n, n) dots, and one sweep over the updates
 serves all rounds of the filter. Suspicion is |g_i - Delta|.

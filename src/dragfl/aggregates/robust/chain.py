@@ -27,7 +27,7 @@ from dragfl.aggregates.robust.contract import (
 from dragfl.aggregates.robust.coordinate_wise import TrimmedMean
 from dragfl.aggregates.robust.pipeline import by_client, rows_of, transform_rows
 from dragfl.aggregates.robust.preaggregation import NNM
-from dragfl.aggregates.robust.rule import check_feasible, fold_with
+from dragfl.aggregates.robust.rule import check_feasible, fold_with, needed_model
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.types import FederationInfo, Need, Partial, RoundContext, RoundInputs, Updates
@@ -47,6 +47,7 @@ class ChainPlan:
     state: LastState
     root: Tensor | None
     info: FederationInfo
+    model: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,12 @@ class Chain:
     def begin(self, state: LastState, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> ChainPlan:
         needs_mean = "mean" in self.parts[-1].needs(state)
         last = None if needs_mean else self.parts[-1].begin(state, context, inputs, info)
-        return ChainPlan(context, info.per_round, last, state, inputs.root, info)
+        return ChainPlan(context, info.per_round, last, state, inputs.root, info, inputs.model)
 
     def fold(self, plan: ChainPlan, block: Updates) -> Partial:
         if self.aggregates_extras:
-            return fold_with(self.parts, self.f, plan.context, plan.per_round, block)
+            model = needed_model(self.parts[-1], plan.model)
+            return fold_with(self.parts, self.f, plan.context, plan.per_round, block, model)
         return self._fold_rows(plan, block)
 
     def _fold_rows(self, plan: ChainPlan, block: Updates) -> Partial:
@@ -131,7 +133,8 @@ class Chain:
         """The plan of the last rule. If it needs the mean, that is the mean of P X, not of the updates."""
         if plan.last is not None or mean is None:
             return plan.last
-        return self.parts[-1].begin(plan.state, plan.context, RoundInputs(root=plan.root, mean=mean), plan.info)
+        inputs = RoundInputs(root=plan.root, mean=mean, model=plan.model)
+        return self.parts[-1].begin(plan.state, plan.context, inputs, plan.info)
 
     def finish(
         self, state: LastState, plan: ChainPlan, partial: Partial

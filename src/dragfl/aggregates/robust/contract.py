@@ -84,6 +84,16 @@ class LimitsRows(Protocol):
 
 
 @runtime_checkable
+class ComparesModels(Protocol):
+    """A rule that can compare the local models w + g_i instead of the updates."""
+
+    @property
+    def uses_model(self) -> bool:
+        """Whether it needs the model w that was sent out: then `gram.model`."""
+        ...
+
+
+@runtime_checkable
 class HasF(Protocol):
     """A part with its own assumed number of malicious updates; None: the default of the chain or the run."""
 

@@ -3,9 +3,15 @@
 Nguyen, Rieger, Chen, Yalame, Moellering, Fereidooni, Marchal, Miettinen, Mirhoseini, Zeitouni, Koushanfar, Sadeghi,
 Schneider: FLAME: Taming Backdoors in Federated Learning, USENIX Security 2022.
 
-    admitted = HDBSCAN on 1 - cos(g_i, g_j), clusters of floor(n/2) + 1 at least
+    admitted = HDBSCAN on 1 - cos(g_i, g_j), clusters of floor(n/2) + 1 at least;
+               with `space = "weights"` on 1 - cos(w + g_i, w + g_j), w the model sent out
     S = median |g|,   Delta = mean over the admitted of g_i min(1, S / |g_i|)  +  N(0, (sigma S)^2)
     sigma = sqrt(2 ln(1.25 / delta)) / epsilon
+
+The paper (Algorithm 1) takes cosines of the local models w + g_i; public implementations do either. Where the updates
+are much shorter than w, the distance of two models is about |d|^2 / (2 |w|^2), d the part of g_i - g_j at right angles
+to w: it then compares distances of updates, not their directions, and a long update is far from all others even in an
+honest direction. An extra that a correction sends has no model, so its own cosines are taken.
 
 No f is assumed. |Delta| without noise never exceeds the median length. Where no cluster is found everyone is admitted.
 An attack inside the honest cone of directions passes. Suspicion is the median of 1 - cos to the others. Needs
@@ -16,13 +22,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from dragfl.aggregates.robust.clipping import factors
 from dragfl.aggregates.robust.clustering import hdbscan, largest
-from dragfl.aggregates.robust.contract import Weighting, any_number
+from dragfl.aggregates.robust.contract import Weighting, any_number, check_settings
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.rule import robust_rule
 from dragfl.arithmetic import EPS
@@ -39,10 +45,12 @@ class Flame:
     |---|---|
     | epsilon | epsilon > 0 of the noise; `inf` for none |
     | delta | delta in (0, 1] of the noise |
+    | space | cosines of the `update` or of the local model's `weights`, as in the paper |
     """
 
     epsilon: float = 3000.0
     delta: float = 0.01
+    space: Literal["update", "weights"] = "update"
     name: ClassVar[str] = "flame"
     paper: ClassVar[str] = "Nguyen et al. 2022"
 
@@ -50,9 +58,14 @@ class Flame:
         check_range("flame", "delta", self.delta, 0.0, 1.0, open_low=True)
         if not self.epsilon > 0.0:
             raise SpecError(f"flame: epsilon={self.epsilon}; give a number above 0, or inf for no noise")
+        check_settings(self)
+
+    @property
+    def uses_model(self) -> bool:
+        return self.space == "weights"
 
     def weights(self, gram: Gram, f: int, rng: np.random.Generator) -> Weighting:
-        away = cosine_distances(gram.dots)
+        away = cosine_distances(gram.dots if gram.model is None else gram.model_dots)
         labels = hdbscan(self.name, away.cpu().numpy(), len(gram) // 2 + 1)
         admitted = torch.from_numpy(largest(labels)).to(away.device)
         median = gram.norms.quantile(0.5)

@@ -7,6 +7,13 @@ Fung, Yoon, Beschastnikh: The Limitations of Federated Learning in Sybil Setting
     w_i = 1 - max(0, max_j cs_ij), divided by max w, 1 -> 0.99, then clip(ln(w / (1 - w)) + 0.5, 0, 1)
     Delta = sum w_i g_i / sum w_i
 
+What is normalised: histories, inside the cosines; w, by its largest value, before the logarithm; and the step, by the
+sum of w, so that it is a weighted mean of the updates. The paper's step is sum w_i g_i without a division. The authors'
+public code for soft-max regression does the same, on updates scaled to a length of at most 1, which also enter the
+histories; their code for deep networks divides by n and takes histories of the last layer's weights only. There a step
+is shorter the more clients are found alike, here it is not. Here updates are of any length and histories of all
+parameters; the weights of features in the paper are not implemented. Where all w are zero their code divides 0 by 0.
+
 If all w are zero (identical histories, as with equal data) the round is the mean, or zero with
 `on_identical = "skip"`. No f is assumed and lengths are not bounded: one long update that differs from the others
 breaks it. Suspicion is the largest cosine to another history after pardoning.

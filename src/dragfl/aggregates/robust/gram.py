@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dragfl.arithmetic import norm, row_dots
 from dragfl.lazy import Tensor, torch
 
 PIECE = 8192  # columns
@@ -77,6 +78,7 @@ class Gram:
     root: Gram | None = None  # of X itself, where P is given
     P: Tensor | None = None  # (n', n) float64
     members: Tensor | None = None  # (n', n), not zero where a client is in a bucket; None: row i is client i
+    model: Tensor | None = None  # (d,) the model that was sent out, for a rule that compares local models
 
     def __len__(self) -> int:
         return len(self.X) if self.P is None else len(self.P)
@@ -87,6 +89,14 @@ class Gram:
         if self.root is None or self.P is None:
             return dots(self.X)
         return self.P @ self.root.dots @ self.P.T
+
+    @cached_property
+    def model_dots(self) -> Tensor:
+        """(n', n') dots of the local models: <w + g_i, w + g_j> = <g_i, g_j> + <g_i, w> + <g_j, w> + |w|^2."""
+        assert self.model is not None
+        along = row_dots(self.X, self.model)
+        along = along if self.P is None else self.P @ along
+        return self.dots + along.unsqueeze(0) + along.unsqueeze(1) + norm(self.model) ** 2
 
     @cached_property
     def norms(self) -> Tensor:
@@ -123,7 +133,7 @@ class Gram:
         members = self.members
         if buckets is not None:
             members = buckets if members is None else buckets @ members
-        return Gram(self.X, self.norm, self.root or self, total, members)
+        return Gram(self.X, self.norm, self.root or self, total, members, self.model)
 
     def distances(self, weights: Tensor) -> Tensor:
         """(n',) distances of the rows from z = weights @ rows: |z|^2 - 2 <z, g_i> + |g_i|^2.

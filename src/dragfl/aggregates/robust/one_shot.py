@@ -25,6 +25,7 @@ from dragfl.aggregates.robust.krum import Krum, MultiKrum
 from dragfl.aggregates.robust.mda import MDA
 from dragfl.aggregates.robust.pipeline import apply_parts, rows_of, transform_rows
 from dragfl.aggregates.robust.preaggregation import ARC, NNM, Bucketing
+from dragfl.aggregates.robust.rule import needed_model
 from dragfl.aggregates.robust.sign_guard import SignGuard
 from dragfl.arithmetic import finite_rows, row_norms
 from dragfl.arrays import Array, like, matrix, vector
@@ -53,14 +54,16 @@ def _check(part: object, n: int, dropped: int) -> None:
         raise SpecError(why)
 
 
-def apply_rule(rule: Any, updates: Array, rng: Rng | None = None) -> Array:
-    """The step of a rule with `weights` or `columns`."""
+def apply_rule(rule: Any, updates: Array, rng: Rng | None = None, model: Array | None = None) -> Array:
+    """The step of a rule with `weights` or `columns`; `model` is for a rule that compares local models."""
     X, norms, dropped = _finite_rows(part_name(rule), updates)
     if not len(X):
         return like(X.new_zeros(X.shape[1]), updates)
     _check(rule, len(X), dropped)
+    w = needed_model(rule, None if model is None else vector(part_name(rule), "model", model, X))
+    draws = np.random.default_rng(0) if rng is None else rng
     try:
-        outcome = apply_parts((rule,), X, norms, None, dropped, np.random.default_rng(0) if rng is None else rng)
+        outcome = apply_parts((rule,), X, norms, None, dropped, draws, model=w)
     except Infeasible as error:
         raise SpecError(str(error)) from None
     return like(outcome.step, updates)
@@ -125,14 +128,26 @@ def sign_guard(
     high: float = 3.0,
     fraction: float = 0.1,
     cluster: Literal["mean_shift", "k_means"] = "mean_shift",
+    features: Literal["shares", "scaled"] = "shares",
 ) -> Array:
     """The clipped mean of updates with ordinary lengths and signs; without `rng` the draws are always the same."""
-    return apply_rule(SignGuard(low, high, fraction, cluster), updates, rng)
+    return apply_rule(SignGuard(low, high, fraction, cluster, features), updates, rng)
 
 
-def flame(updates: Array, rng: Rng | None = None, *, epsilon: float = 3000.0, delta: float = 0.01) -> Array:
-    """The clipped mean of the largest cluster of directions, with noise (`epsilon=inf`: none)."""
-    return apply_rule(Flame(epsilon, delta), updates, rng)
+def flame(
+    updates: Array,
+    rng: Rng | None = None,
+    *,
+    epsilon: float = 3000.0,
+    delta: float = 0.01,
+    space: Literal["update", "weights"] = "update",
+    model: Array | None = None,
+) -> Array:
+    """The clipped mean of the largest cluster of directions, with noise (`epsilon=inf`: none).
+
+    `space="weights"` compares the local models and needs the `model` (d,) that was sent out.
+    """
+    return apply_rule(Flame(epsilon, delta, space), updates, rng, model)
 
 
 def bucketing(updates: Array, size: int, rng: Rng | None = None) -> Array:

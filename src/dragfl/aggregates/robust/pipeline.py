@@ -30,10 +30,17 @@ class Outcome:
 
 
 def transform_rows(
-    parts: Sequence[object], X: Tensor, norms: Tensor, f: int | None, missing: int, rng: np.random.Generator
+    parts: Sequence[object],
+    X: Tensor,
+    norms: Tensor,
+    f: int | None,
+    missing: int,
+    rng: np.random.Generator,
+    *,
+    model: Tensor | None = None,
 ) -> Gram:
     """The rows after these pre-aggregators, as a Gram: it holds the matrix P, not P X."""
-    gram = Gram(tame(X, norms), norms.clamp_max(1e150) if X.dtype == torch.float64 else norms)
+    gram = Gram(tame(X, norms), norms.clamp_max(1e150) if X.dtype == torch.float64 else norms, model=model)
     for part in parts:
         assert isinstance(part, TransformsRows)
         P = part.matrix(gram, assumed_f(part, f, missing), rng)
@@ -59,10 +66,14 @@ def apply_parts(
     rng: np.random.Generator,
     *,
     score: bool = False,
+    model: Tensor | None = None,
 ) -> Outcome:
-    """Pre-aggregators and a last part with `weights` or `columns`, on finite rows X with these norms."""
+    """Pre-aggregators and a last part with `weights` or `columns`, on finite rows X with these norms.
+
+    `model` is the model sent out, for a last part that compares local models.
+    """
     *before, last = parts
-    gram = transform_rows(before, X, norms, f, missing, rng)
+    gram = transform_rows(before, X, norms, f, missing, rng, model=model)
     have = assumed_f(last, f, missing)
     if isinstance(last, WeightRule):
         return _apply_weights(last, gram, have, rng, score)

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dragfl.aggregates.robust.contract import find_shortage, part_name
+from dragfl.aggregates.robust.contract import ComparesModels, find_shortage, part_name
 from dragfl.aggregates.robust.pipeline import apply_parts
 from dragfl.arithmetic import row_norms
-from dragfl.errors import Infeasible
+from dragfl.errors import Infeasible, SpecError
 from dragfl.lazy import Tensor
 from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
 
@@ -26,19 +26,22 @@ from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, R
 class RobustPlan:
     context: RoundContext
     per_round: int
+    model: Tensor | None = None  # the model sent out, if the rule needs it
 
 
 def whole_cohort(self: Any, state: Any) -> frozenset[Need]:
-    """`needs = whole_cohort`: all updates of the round in one block."""
+    """`needs = whole_cohort`: all updates of the round in one block, and the model for a rule that compares models."""
+    if isinstance(self, ComparesModels) and self.uses_model:
+        return frozenset({"all", "model"})
     return frozenset({"all"})
 
 
 def _begin(self: Any, state: NoState, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> RobustPlan:
-    return RobustPlan(context, info.per_round)
+    return RobustPlan(context, info.per_round, needed_model(self, inputs.model))
 
 
 def _fold(self: Any, plan: RobustPlan, block: Updates) -> Partial:
-    return fold_with((self,), None, plan.context, plan.per_round, block)
+    return fold_with((self,), None, plan.context, plan.per_round, block, plan.model)
 
 
 def _finish(
@@ -55,6 +58,15 @@ def _shortage(self: Any, n: int) -> str | None:
 robust_rule = (no_state, whole_cohort, _begin, _fold, _finish, _shortage, True)
 
 
+def needed_model(rule: object, model: Tensor | None) -> Tensor | None:
+    """The model sent out, for a rule that compares local models; None for the others."""
+    if not (isinstance(rule, ComparesModels) and rule.uses_model):
+        return None
+    if model is None:
+        raise SpecError(f"{part_name(rule)} compares local models: it needs the model that was sent out; give model")
+    return model
+
+
 def check_feasible(parts: Sequence[object], f: int | None, per_round: int, block: Updates) -> int:
     """The number of sampled clients without a usable update. Raise if the others are too few for these parts."""
     missing = max(0, per_round - len(block))
@@ -63,7 +75,14 @@ def check_feasible(parts: Sequence[object], f: int | None, per_round: int, block
     return missing
 
 
-def fold_with(parts: Sequence[object], f: int | None, context: RoundContext, per_round: int, block: Updates) -> Partial:
+def fold_with(
+    parts: Sequence[object],
+    f: int | None,
+    context: RoundContext,
+    per_round: int,
+    block: Updates,
+    model: Tensor | None = None,
+) -> Partial:
     """Fold the whole cohort: the step, every client's norm and suspicion, and the aggregated extras."""
     missing = check_feasible(parts, f, per_round, block)
     names = [part_name(part) for part in parts]
@@ -71,7 +90,8 @@ def fold_with(parts: Sequence[object], f: int | None, context: RoundContext, per
     def aggregate_extra(name: str, rows: Tensor) -> Tensor:
         return apply_parts(parts, rows, row_norms(rows), f, missing, context.rng("robust", *names, name)).step
 
-    outcome = apply_parts(parts, block.delta, block.norm, f, missing, context.rng("robust", *names), score=True)
+    draws = context.rng("robust", *names)
+    outcome = apply_parts(parts, block.delta, block.norm, f, missing, draws, score=True, model=model)
     per_client = {"norm": block.norm, "suspicion": outcome.suspicion}
     return Partial.of(block, {"step": outcome.step}, per_client, extra=aggregate_extras(block, aggregate_extra))
 

@@ -5,8 +5,13 @@ Xu, Huang, Song, Lan: Byzantine-robust Federated Learning through Collaborative 
 
     by length   keep i with  low <= |g_i| / median |g| <= high
     by signs    features of i: shares of positive, zero and negative signs on a random tenth of the coordinates;
-                cluster them, keep the largest cluster
+                cluster them, keep the largest cluster;
+                with `features = "scaled"` each share is first divided by the largest one of any client
     Delta = mean over those kept by both of  g_i min(1, median |g| / |g_i|)
+
+The paper's features are the shares. The authors' public code scales them as above, so that a feature that is small for
+every client, such as the share of zeros, counts as much as the others. Their code also takes a tenth of consecutive
+coordinates from a random position on; here the coordinates are drawn one by one.
 
 No f is assumed. Where nothing is kept by both, the largest cluster is used. |Delta| never exceeds the median length,
 but its direction is not protected: an attack with honest signs, such as ALIE, passes. Suspicion is the distance of
@@ -40,12 +45,14 @@ class SignGuard:
     | high | largest length kept, in units of the median length |
     | fraction | share of the coordinates whose signs are counted |
     | cluster | `mean_shift` or `k_means` (two clusters) |
+    | features | `shares` of signs, or `scaled` by the largest of any client, as in the authors' code |
     """
 
     low: float = 0.1
     high: float = 3.0
     fraction: float = 0.1
     cluster: Literal["mean_shift", "k_means"] = "mean_shift"
+    features: Literal["shares", "scaled"] = "shares"
     name: ClassVar[str] = "sign_guard"
     paper: ClassVar[str] = "Xu et al. 2022"
 
@@ -62,6 +69,8 @@ class SignGuard:
         d = gram.X.shape[1]
         columns = np.sort(rng.choice(d, max(1, int(self.fraction * d)), replace=False))
         signs = sign_shares(gram.sample(columns))
+        if self.features == "scaled":
+            signs = signs / signs.amax(0).clamp_min(EPS)
         points = signs.cpu().numpy()
         if self.cluster == "mean_shift":
             labels = mean_shift(self.name, points)
