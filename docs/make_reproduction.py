@@ -19,7 +19,14 @@ from dragfl.reproduction.claims import claims_for, load_causes
 from dragfl.reproduction.figure import Curve, Figure, figure_names, load_figure
 from dragfl.reproduction.formatting import Row, format_comparison, metric_name
 from dragfl.reproduction.plots import caption
-from dragfl.reproduction.results import curve_table, load_summaries, plot_figures, total_seconds, verdict_rows
+from dragfl.reproduction.results import (
+    curve_table,
+    load_summaries,
+    plot_figures,
+    shortened_note,
+    total_seconds,
+    verdict_rows,
+)
 from dragfl.reproduction.run_time import format_duration
 from dragfl.reproduction.runs import FigureRequest
 from dragfl.reproduction.summary import WINDOW, Summaries, Summary
@@ -222,6 +229,7 @@ def figure_section(figure: Figure, s: Summary, folder: str) -> str:
             "",
             *markdown_table(curve_table(s)),
             "",
+            *([note, ""] if (note := shortened_note(s)) else []),
             *tuning_lines(figure, s),
             f"<!-- test: skip, it takes {format_duration(total_seconds([s]) / 2)} -->",
             "```console",
@@ -260,6 +268,8 @@ def reproduce_command(figure: Figure, s: Summary) -> str:
             words += ["--rounds", value]
         elif key != "data.dataset":
             words.append(change)
+    if shortened_note(s):
+        words.append("--until-decided")
     return shlex.join([*words, *([f"data.dataset={s.dataset}"] if len(figure.datasets) > 1 else [])])
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from dragfl.data.partitions.by_label import LabelMod
 from dragfl.errors import SpecError
+from dragfl.reproduction import runs
 from dragfl.reproduction.claims import claims_for, load_claims
 from dragfl.reproduction.figure import figure_names, load_figure, parse_figure
 from dragfl.reproduction.runs import FigurePlan, FigureRequest, plan_figure, unique_runs
+from dragfl.runs.tuning import TUNING_SEEDS, Score
 
 FIGURES = ("fig3a", "fig3a_text", "fig3b", "fig3b_text", "fig4a", "fig4b", "fig5", "fig6", "fig7", "fig8")
 DRIFT = FIGURES[:6]
@@ -137,6 +139,38 @@ def test_a_derived_curve_has_no_runs_of_its_own() -> None:
     planned = plan_figure(FigureRequest(figure, "emnist47", (0, 1)), Path("nowhere"))
     assert figure["adabest_own"].of == "adabest"
     assert [run.curve for run in planned.runs] == ["fedavg", "fedavg", "adabest", "adabest"]
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "best", "tried"),
+    [
+        ("algorithm.c", [0.1, 0.2, 0.4], 0.2, []),  # inside the grid
+        ("algorithm.c", [0.2, 0.4], 0.05, [0.1, 0.05, 0.025]),  # 0.05 lies inside once 0.025 has been tried
+        ("algorithm.c", [0.5, 0.6], 0.01, [0.25, 0.125, 0.0625]),  # at most three times
+        ("algorithm.alpha", [0.5, 1.0], 1.0, []),  # alpha is at most 1: the range ends here
+        ("clients.lr", [0.5, 1.0], 1.8, [2.0, 4.0]),
+    ],
+)
+def test_a_grid_is_extended_until_its_best_value_lies_inside(
+    monkeypatch: pytest.MonkeyPatch, key: str, values: list[float], best: float, tried: list[float]
+) -> None:
+    """Scores by hand: the accuracy falls with the distance to the best value, and nothing reaches the target."""
+    monkeypatch.setattr(runs, "score_trial", lambda trial: Score(None, 1 - abs(trial.candidate - best) / 10))
+    curve = {"id": "x", "label": "X", "set": ["algorithm.name=drag"], "tune": {"key": key, "values": values}}
+    table = {"topic": "f", "title": "t", "paper": "p", "based_on": "fig3a", "curves": [curve]}
+    planned = plan_figure(FigureRequest(parse_figure("own", table), "emnist47", (0,)), Path("nowhere"))
+    expected = [*values, *tried]
+    assert [trial.candidate for trial in planned.tuning] == [value for value in expected for _ in TUNING_SEEDS]
+    assert planned.tuned == {"x": min(expected, key=lambda value: abs(value - best))}
+
+
+def test_tuning_on_test_data_is_a_choice_of_the_figure() -> None:
+    for on, expected in (("test", (0.0, "test")), ("validation", (0.1, "validation"))):
+        curve = {"id": "x", "label": "X", "tune": {"key": "clients.lr", "values": [0.1, 0.2], "on": on}}
+        table = {"topic": "f", "title": "t", "paper": "p", "based_on": "fig3a", "curves": [curve]}
+        planned = plan_figure(FigureRequest(parse_figure("own", table), "emnist47", (0,)), Path("nowhere"))
+        evaluations = [trial.planned.experiment.evaluation for trial in planned.tuning]
+        assert {(e.validation, e.target_on) for e in evaluations} == {expected} and planned.untuned == ["x"]
 
 
 def test_every_claim_exists_once() -> None:

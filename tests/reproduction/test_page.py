@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 from dragfl.report.figures.files import FIGURES
@@ -11,7 +12,7 @@ from dragfl.reproduction.claims import load_claims
 from dragfl.reproduction.figure import load_figure
 from dragfl.reproduction.results import load_summaries
 from dragfl.reproduction.summary import write_summary
-from tests.reproduction.made_summaries import accuracies, make_summary, rounds
+from tests.reproduction.made_summaries import accuracies, make_summary, record_reaching, rounds
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCRIPT = runpy.run_path(str(DOCS / "make_reproduction.py"))
@@ -44,6 +45,16 @@ def test_a_page_from_made_summaries(tmp_path: Path) -> None:
     assert "`dragfl reproduce fig4a`" in text  # listed as not run
     for target in re.findall(r"\]\(#([^)]+)\)", text):
         assert target in {heading_anchor(h) for h in re.findall(r"^## (.+)$", text, re.MULTILINE)}
+
+
+def test_the_page_says_which_runs_were_shortened() -> None:
+    """FedProx was stopped after 40 and 60 rounds, since no verdict depended on more."""
+    short = [replace(record_reaching(None, seed).until(end), ended="decided") for seed, end in ((0, 40), (1, 60))]
+    summary = make_summary("fig3a", {"drag": rounds(30, 40), "fedprox": short})
+    text = render_page({"fig3a": summary}, "", "", "reproduction")
+    assert "fig3a: FedProx 40 to 60 of 100 rounds: no verdict depends on more (--until-decided)." in text
+    assert "dragfl reproduce fig3a --seeds 2 --until-decided data.dataset=emnist47" in text
+    assert "| FedProx | > 50 |" in text
 
 
 def test_causes_are_listed_only_with_measurements() -> None:

@@ -130,7 +130,7 @@ def _print_figures(plans: Sequence[FigurePlan], args: argparse.Namespace) -> Non
         count = len(unique_runs(plan.planned)) + len(later)
         seconds = RunTimes(plan.planned).remaining(missing) / number_of_jobs(args, inf)
         time = format_duration(seconds) if missing else "finished"
-        rounds = plan.planned[0].experiment.rounds
+        rounds = max(p.experiment.rounds for p in plan.planned)
         print(f"{figure.name:16} {figure.title}")
         print(
             f"{'':16} {figure.topic}; {plan.request.dataset}, at most {rounds} rounds, {count} runs, "
