@@ -78,9 +78,9 @@ class DirichletClass:
     Nonparametric Federated Learning of Neural Networks, ICML 2019; used by Q. Li et al., Federated Learning on Non-IID
     Data Silos: An Experimental Study (NIID-Bench), ICDE 2022.
 
-    The public code of both also limits the sizes, which their papers do not mention: a client that has at least
-    (number of samples) / (number of clients) gets nothing of the classes that follow, and the other proportions are
-    renormalised. `cap = True` does the same; it makes sizes more equal.
+    The public code of both also limits the sizes: a client that has at least (number of samples) / (number of clients)
+    gets nothing of the classes that follow, and the other proportions are renormalised. `cap = True` does the same; it
+    makes sizes more equal.
     """
 
     a: float
