@@ -158,6 +158,11 @@ def test_a_summary_is_read_as_written(here: Path) -> None:
     kept = load_summaries(here / "reproduction")["fig7"]
     write_summary(kept, here / "again.json")
     assert read_summary(here / "again.json") == kept
+    record = kept.curves["clean"][0]
+    assert record.machine.count("torch") == 1 and record.chance == 0.1 and record.seconds > 0
+    (here / "reproduction-runs").rename(here / "elsewhere")
+    assert main(["reproduce", "fig7", "--seeds", "1", *SMALL, "--quiet", "--judge"]) == 0
+    assert load_summaries(here / "reproduction")["fig7"] == kept  # records of runs that are elsewhere stay
     numbers = kept.curves["br_drag"][0].numbers
     assert numbers["over_reference"] == 0.0 and numbers["reversed"] == 0.0 and 0.0 <= numbers["against"] <= 1.0
     assert (here / "reproduction" / "fig7.json").stat().st_size < 20_000

@@ -1,7 +1,8 @@
-"""Telemetry of a record, from small logs, and estimates of run time."""
+"""Records and summaries: kept records, derived curves, older files, telemetry; estimates of run time."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 
 from dragfl import load
 from dragfl.reproduction.figure import load_figure
+from dragfl.reproduction.intervals import Interval
 from dragfl.reproduction.run_time import RunTimes, estimate_round_seconds, format_duration
 from dragfl.reproduction.runs import FigurePlan, FigureRequest, plan_figure
-from dragfl.reproduction.summary import TELEMETRY, Record, add_derived, summarise, telemetry
+from dragfl.reproduction.summary import TELEMETRY, Record, add_derived, read_summary, summarise, telemetry, write_summary
+from dragfl.reproduction.verdicts import rounds_to
 from dragfl.runs.sweep_plan import PlannedRun
 from tests.reproduction.made_summaries import make_summary
 
@@ -80,16 +83,6 @@ def stored_record(plan: FigurePlan, curve: str, name: str = "") -> Record:
     return Record(name or run, 0, 1000, "rounds", [(10, 0.5)], own=[(10, 0.6)])
 
 
-def test_a_stored_record_is_kept_if_its_run_has_the_settings_of_the_figure() -> None:
-    plan = plan_one_seed("fig3a")
-    curves = {
-        "drag": [stored_record(plan, "drag")],
-        "fedavg": [stored_record(plan, "fedavg", "emnist47-fedavg-0-r1000-s0")],
-    }
-    kept = summarise(plan, make_summary("fig3a", curves))
-    assert kept.curves["drag"][0].accuracy == [(10, 0.5)] and not kept.curves["fedavg"]
-
-
 def test_a_stored_record_of_a_run_that_figures_share_is_used_in_each() -> None:
     fig3a = plan_one_seed("fig3a")
     stored = make_summary("fig3a", {"drag": [stored_record(fig3a, "drag")]})
@@ -105,3 +98,75 @@ def test_a_kept_record_is_the_one_of_the_curve_with_the_runs() -> None:
     kept = summarise(plan, stored)
     assert [record.accuracy for record in stored.records] == [[(10, 0.5)]]
     assert kept.curves["adabest"][0].accuracy == [(10, 0.5)] and kept.curves["adabest_own"][0].accuracy == [(10, 0.6)]
+
+
+def plan(figure: str, folder: Path, *changes: str) -> FigurePlan:
+    return plan_figure(FigureRequest(load_figure(figure), "emnist47", (0, 1), changes=changes), folder)
+
+
+def test_stored_records_are_kept_only_for_runs_with_the_same_settings(tmp_path: Path) -> None:
+    """Stored are seeds 0 and 1 of DRAG. The name of the first is that of today's run, the other had another c."""
+    names = {run.seed: run.planned.name for run in plan("fig3a", tmp_path).runs if run.curve == "drag"}
+    first = Record(names[0], 0, 1000, "rounds", [(10, 0.5)], commit="abc", machine="elsewhere")
+    other = Record("emnist47-drag-00000000-r1000-s1", 1, 1000, "rounds", [(10, 0.6)])
+    stored = make_summary("fig3a", {"drag": [first, other]})
+    assert summarise(plan("fig3a", tmp_path), stored).curves["drag"] == {0: first}
+    assert summarise(plan("fig3a", tmp_path)).curves["drag"] == {}
+    assert summarise(plan("fig3a", tmp_path, "rounds=500"), stored).curves["drag"] == {}
+    assert summarise(plan("fig3a", tmp_path, "clients.lr=0.2"), stored).curves["drag"] == {}
+
+
+def test_a_tuned_curve_is_kept_with_all_its_tuning_runs(tmp_path: Path) -> None:
+    """On a machine without tuning runs the stored ones have selected the value; its run has the value in its name."""
+    planned = plan("controls3a", tmp_path)
+    assert "fedavgm" in planned.untuned
+    trials = [
+        {"curve": run.curve, "value": run.candidate, "seed": run.seed, "rounds": None, "best": 0.5, "seconds": 1.0,
+         "run": run.planned.name}
+        for run in planned.tuning if run.curve == "fedavgm"
+    ]  # fmt: skip
+    tune = load_figure("controls3a")["fedavgm"].tune
+    assert tune is not None
+    final = ("algorithm.name=fedavgm", f"{tune.key}={tune.values[0]}")
+    figure = load_figure("controls3a")
+    plain = replace(figure, curves=[replace(figure["fedavgm"], set=list(final), tune=None)])
+    name = plan_figure(FigureRequest(plain, "emnist47", (0,)), tmp_path).runs[0].planned.name
+    record = Record(name, 0, 1000, "rounds", [(10, 0.5)])
+    stored = make_summary("controls3a", {"fedavgm": [record]}, tuning=trials, tuned={"fedavgm": tune.values[0]})
+    kept = summarise(planned, stored)
+    assert kept.curves["fedavgm"] == {0: record}
+    assert kept.tuned == {"fedavgm": tune.values[0]} and kept.tuning == trials
+    lost = summarise(planned, replace(stored, tuning=trials[1:]))
+    assert lost.curves["fedavgm"] == {} and lost.tuned == {} and lost.tuning == trials[1:]
+
+
+def test_a_derived_curve_shows_the_own_model_of_the_same_runs(tmp_path: Path) -> None:
+    """The run stopped at the target of 80 % in round 30; the other model had 70 % there: more than 30 rounds."""
+    accuracy, own = [(10, 0.5), (20, 0.7), (30, 0.8)], [(10, 0.4), (20, 0.6), (30, 0.7)]
+    record = Record("run", 0, 1000, "target", accuracy, own=own, machine="here")
+    write_summary(make_summary("fig3a", {"adabest": [record]}), tmp_path / "fig3a.json")
+    assert "adabest_own" not in (tmp_path / "fig3a.json").read_text()
+    summary = read_summary(tmp_path / "fig3a.json")
+    assert summary.curves["adabest"][0] == record
+    derived = summary.curves["adabest_own"][0]
+    assert (derived.accuracy, derived.ended, derived.own) == (own, "target", [])
+    assert rounds_to(0.8, derived) == Interval.above(30) and rounds_to(0.7, derived) == Interval.exact(30)
+    lost = Record("run", 0, 1000, "diverged", [], diverged_at=4)
+    write_summary(make_summary("fig3a", {"adabest": [lost]}), tmp_path / "fig3a.json")
+    assert read_summary(tmp_path / "fig3a.json").curves["adabest_own"][0].diverged
+
+
+def test_a_summary_of_an_earlier_version(tmp_path: Path) -> None:
+    """Its records have no machine, commit, chance level or round of divergence; its tuning runs have no name."""
+    row = {"run": "r", "seed": 0, "limit": 100, "ended": "diverged", "accuracy": [0.1, 0.2], "every": 10,
+           "numbers": {}, "seconds": 3.0}  # fmt: skip
+    table = {"panel": "fig4a", "dataset": "cifar10", "rounds": 100, "target": 0.7, "quick": False, "changes": [],
+             "tuned": {}, "tuning": [{"curve": "x", "value": 1, "seed": 100}], "machine": "a machine",
+             "curves": {"drag": [row]}}  # fmt: skip
+    (tmp_path / "fig4a.json").write_text(json.dumps(table))
+    record = read_summary(tmp_path / "fig4a.json").curves["drag"][0]
+    assert (record.machine, record.commit, record.diverged_at) == ("a machine", "", None)
+    assert record.final == record.chance == 0.1
+    assert record.accuracy == [(10, 0.1), (20, 0.2)] and record.best == 0.2
+    write_summary(read_summary(tmp_path / "fig4a.json"), tmp_path / "again.json")
+    assert read_summary(tmp_path / "again.json") == read_summary(tmp_path / "fig4a.json")
