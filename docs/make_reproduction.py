@@ -137,16 +137,16 @@ def verdicts_section(rows: Sequence[Row]) -> str:
 
 
 def rivals_section(rows: Sequence[Row]) -> str:
-    """Every comparison with several competitors, one competitor at a time."""
-    table = [["claim", "setting", "figure", "metric", MEASURED, "verdict"]]
-    table += [
-        [row.claim, rival.setting or "—", rival.figure, rival.metric, rival.measured, rival.verdict]
-        for row in rows
-        for rival in row.rivals
-        if rival.verdict != Verdict.NOT_RUN.value
-    ]
-    if len(table) == 1:
+    """Every comparison with several competitors, one competitor at a time; claims with the same one share a row."""
+    claims: dict[tuple[str, ...], dict[str, None]] = {}
+    for row in rows:
+        for rival in row.rivals:
+            if rival.verdict != Verdict.NOT_RUN.value:
+                claims.setdefault((rival.figure, rival.metric, rival.measured, rival.verdict), {})[row.claim] = None
+    if not claims:
         return ""
+    table = [["claims", "figure", "metric", MEASURED, "verdict"]]
+    table += [[", ".join(names), *cells] for cells, names in claims.items()]
     note = "The claims with several competitors, one competitor at a time; the relation is that of the claim."
     return "\n".join(["## Competitor by competitor", "", note, "", *markdown_table(table)])
 

@@ -212,7 +212,7 @@ def test_accuracy_differences_are_in_points() -> None:
     assert result.verdict is PASS
     assert (
         format_comparison(result, summaries)
-        == "DRAG 82.0 %, FedAvg 60.0 %: difference +22.0 points (+20.0 points to +24.0 points)"
+        == "DRAG 82.0 %, FedAvg 60.0 %: difference +22.0 points (+20.0 to +24.0 points)"
     )
     assert (
         judge_comparison(
@@ -341,6 +341,11 @@ def test_a_claim_is_judged_for_each_setting() -> None:
     row = make_row(result, summaries)
     assert row.settings == {"c = 0.1": "FAIL", "c = 0.25": "PASS", "c = 0.5": "PASS"}
     assert row.remark == "Holds for c = 0.25 and 0.5. Fails for c = 0.1. It needs a larger c."
+    more = make_row(judge_claim(replace(claim, seeds=3), summaries), summaries)
+    assert (more.verdict, more.settings["c = 0.5"]) == ("UNDECIDED", "UNDECIDED")
+    assert more.remark == (
+        "Undecided for c = 0.1, 0.25 and 0.5. So far: Holds for c = 0.25 and 0.5. Fails for c = 0.1. Needs 3 seeds, 1 run."
+    )
     assert row.measured.startswith(
         "c = 0.1: BR-DRAG, c = 0.1 50.0 %, FLTrust 60.0 %: difference -10.0 points; c = 0.25:"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dragfl.reproduction.claims import ACCURACY_METRICS, Comparison
@@ -12,7 +12,16 @@ from dragfl.reproduction.figure import load_figure
 from dragfl.reproduction.intervals import Interval, bootstrap, median
 from dragfl.reproduction.missing import describe_missing
 from dragfl.reproduction.summary import TELEMETRY, Record, Summaries
-from dragfl.reproduction.verdicts import DECIDED, ClaimResult, ComparisonResult, Verdict, metrics, target_of
+from dragfl.reproduction.verdicts import (
+    DECIDED,
+    ClaimResult,
+    ComparisonResult,
+    Verdict,
+    metrics,
+    target_of,
+    verdict_over_seeds,
+    weakest,
+)
 
 FRACTIONS = ("against", "reversed", "over_reference", "shortened", "skipped")
 RELATIONS = {"<": "< ", "<=": "≤ ", ">": "> ", ">=": "≥ ", "=": "= ", "within": "1 ± ", "apart": "≠ 0, by "}
@@ -181,7 +190,10 @@ def format_values(comparison: Comparison, values: Sequence[Interval]) -> str:
     central, confidence = median(values), bootstrap(values)
     text = format_value(comparison, central)
     low, high = (format_value(comparison, bound) for bound in _bounds(confidence, values))
-    return text if low == high else f"{text} ({low} to {high})"
+    if low == high:
+        return text
+    unit = next((unit for unit in (" points", " %") if low.endswith(unit) and high.endswith(unit)), "")
+    return f"{text} ({low.removesuffix(unit)} to {high})"
 
 
 def _bounds(confidence: Interval, values: Sequence[Interval]) -> tuple[Interval, Interval]:
@@ -260,6 +272,18 @@ def format_reasons(results: Sequence[ComparisonResult], needed_seeds: int) -> li
 
 def format_settings(result: ClaimResult) -> str:
     """`Holds for c = 0.25 and 0.5. Fails for c = 0.1.`"""
+    text = _group_settings(result.verdicts)
+    so_far = {
+        label: weakest([replace(r, verdict=verdict_over_seeds(r.comparison, list(r.values.values()))) for r in results])
+        for label, results in result.by_setting.items()
+        if result.verdicts[label] is Verdict.UNDECIDED
+    }
+    if any(verdict in DECIDED for verdict in so_far.values()):
+        text += f" So far: {_group_settings(so_far)}"
+    return text
+
+
+def _group_settings(verdicts: Mapping[str, Verdict]) -> str:
     phrases = {
         Verdict.PASS: "Holds for",
         Verdict.MIXED: "Holds for the median but not for all seeds for",
@@ -267,8 +291,8 @@ def format_settings(result: ClaimResult) -> str:
         Verdict.UNDECIDED: "Undecided for",
         Verdict.NOT_RUN: "Not run for",
     }
-    by_verdict = {v: [label for label, found in result.verdicts.items() if found is v] for v in phrases}
-    return " ".join(f"{phrases[v]} {join_labels(labels)}." for v, labels in by_verdict.items() if labels)
+    labels = {verdict: [label for label, found in verdicts.items() if found is verdict] for verdict in phrases}
+    return " ".join(f"{phrases[verdict]} {join_labels(names)}." for verdict, names in labels.items() if names)
 
 
 def join_labels(labels: Sequence[str]) -> str:

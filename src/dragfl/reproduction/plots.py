@@ -62,14 +62,16 @@ def caption(figure: Figure, summary: Summary) -> str:
     fewest = min((len(records) for records in summary.curves.values() if records), default=0)
     many = f"{seeds} seed{'s' * (seeds > 1)}" if fewest == seeds else f"{fewest} to {seeds} seeds"
     endings = {record.ended for record in summary.records}
+    derived = [curve.label for curve in figure.curves if curve.of is not None and summary.curves.get(curve.id)]
     phrases = {
         f"{figure.title}. Data: {summary.dataset}; at most {summary.rounds} rounds, {many}": True,
         "lines: mean over seeds, bands: range over seeds, thin lines: seeds that ran longer": seeds > 1,
         f"dotted line: target of {100 * (summary.target or 0):g} %": summary.target is not None,
         "dot: the run stopped at the target": "target" in endings,
         "cross: last evaluation before the run diverged": "diverged" in endings,
-        "dashed: the same runs, evaluated on the model of the algorithm's own paper": any(
-            curve.of is not None and summary.curves.get(curve.id) for curve in figure.curves
+        f"{', '.join(derived)}: the same runs, evaluated as in the algorithm's own paper": bool(derived),
+        "runs that could no longer change a verdict ended earlier": any(
+            record.limit < summary.rounds for record in summary.records
         ),
         "reduced settings, not evidence": summary.quick,
         f"changed: {', '.join(summary.reported_changes)}": bool(summary.reported_changes),

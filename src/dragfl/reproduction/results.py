@@ -118,10 +118,10 @@ def shortened_note(summary: Summary) -> str:
 def curve_table(summary: Summary) -> list[list[str]]:
     """A header, then a row for every curve with runs: medians and ranges over seeds.
 
-    Final accuracy is left out where runs stop at the target.
+    Final accuracy is left out where runs end before the maximum of rounds, other than by divergence.
     """
     figure, target = load_figure(summary.figure), summary.target
-    stopped = any(record.ended == "target" for record in summary.records)
+    stopped = any(record.end < summary.rounds for record in summary.records if not record.diverged)
     rows: list[dict[str, str]] = []
     for curve in figure.curves:
         records = list(summary.curves.get(curve.id, {}).values())
