@@ -344,7 +344,8 @@ def test_a_claim_is_judged_for_each_setting() -> None:
     more = make_row(judge_claim(replace(claim, seeds=3), summaries), summaries)
     assert (more.verdict, more.settings["c = 0.5"]) == ("UNDECIDED", "UNDECIDED")
     assert more.remark == (
-        "Undecided for c = 0.1, 0.25 and 0.5. So far: Holds for c = 0.25 and 0.5. Fails for c = 0.1. Needs 3 seeds, 1 run."
+        "Undecided for c = 0.1, 0.25 and 0.5. So far: holds for c = 0.25 and 0.5. Fails for c = 0.1. "
+        "Needs 3 seeds, 1 run."
     )
     assert row.measured.startswith(
         "c = 0.1: BR-DRAG, c = 0.1 50.0 %, FLTrust 60.0 %: difference -10.0 points; c = 0.25:"

@@ -279,7 +279,8 @@ def format_settings(result: ClaimResult) -> str:
         if result.verdicts[label] is Verdict.UNDECIDED
     }
     if any(verdict in DECIDED for verdict in so_far.values()):
-        text += f" So far: {_group_settings(so_far)}"
+        now = _group_settings(so_far)
+        text += f" So far: {now[:1].lower()}{now[1:]}"
     return text
 
 
