@@ -14,7 +14,15 @@ from dragfl.reproduction.figure import load_figure
 from dragfl.reproduction.intervals import Interval
 from dragfl.reproduction.run_time import RunTimes, estimate_round_seconds, format_duration
 from dragfl.reproduction.runs import FigurePlan, FigureRequest, plan_figure
-from dragfl.reproduction.summary import TELEMETRY, Record, add_derived, read_summary, summarise, telemetry, write_summary
+from dragfl.reproduction.summary import (
+    TELEMETRY,
+    Record,
+    add_derived,
+    read_summary,
+    summarise,
+    telemetry,
+    write_summary,
+)
 from dragfl.reproduction.verdicts import rounds_to
 from dragfl.runs.sweep_plan import PlannedRun
 from tests.reproduction.made_summaries import make_summary

@@ -70,9 +70,6 @@ def caption(figure: Figure, summary: Summary) -> str:
         "dot: the run stopped at the target": "target" in endings,
         "cross: last evaluation before the run diverged": "diverged" in endings,
         f"{', '.join(derived)}: the same runs, evaluated as in the algorithm's own paper": bool(derived),
-        "runs that could no longer change a verdict ended earlier": any(
-            record.limit < summary.rounds for record in summary.records
-        ),
         "reduced settings, not evidence": summary.quick,
         f"changed: {', '.join(summary.reported_changes)}": bool(summary.reported_changes),
     }

@@ -58,6 +58,7 @@ class Record:
     chance: float = 0.0  # accuracy of a guess
     commit: str = ""
     machine: str = ""
+    derived: bool = False  # whether `accuracy` is the `own` of a run that another curve shows; not stored
 
     @property
     def diverged(self) -> bool:
@@ -133,8 +134,7 @@ class Summary:
     @property
     def records(self) -> list[Record]:
         """Of all runs, as they were evaluated; derived curves show the same runs by another model."""
-        derived = [curve.id for curve in load_figure(self.figure).curves if curve.of is not None]
-        return [r for curve, records in self.curves.items() if curve not in derived for r in records.values()]
+        return [r for records in self.curves.values() for r in records.values() if not r.derived]
 
     @property
     def reported_changes(self) -> list[str]:
@@ -212,7 +212,7 @@ def add_derived(figure: Figure, curves: Mapping[str, dict[int, Record]]) -> dict
     """The curves, with those that show the runs of another curve by its own model."""
     derived = {
         curve.id: {
-            seed: replace(record, accuracy=record.own, own=[])
+            seed: replace(record, accuracy=record.own, own=[], derived=True)
             for seed, record in curves.get(curve.of, {}).items()
             if record.own or record.diverged
         }
@@ -294,10 +294,9 @@ def write_summary(summary: Summary, path: Path) -> None:
     Derived curves are left out: they are read from the records of the curve whose runs they show.
     """
     lines = [f" {json.dumps(k)}: {json.dumps(v)}" for k, v in vars(summary).items() if k != "curves"]
-    derived = [curve.id for curve in load_figure(summary.figure).curves if curve.of is not None]
     curves = []
     for curve, records in summary.curves.items():
-        if curve in derived:
+        if any(record.derived for record in records.values()):
             continue
         rows = [json.dumps(_pack(record), separators=(",", ":")) for _, record in sorted(records.items())]
         inner = "\n   " + ",\n   ".join(rows) + "\n  " if rows else ""
@@ -325,7 +324,7 @@ def read_summary(path: Path) -> Summary:
 
 def _pack(record: Record) -> dict[str, Any]:
     """Without empty fields. Where evaluations are evenly spaced, only their values and the spacing are stored."""
-    table = {name: value for name, value in vars(record).items() if value not in ("", None, [])}
+    table = {name: value for name, value in vars(record).items() if value not in ("", None, []) and name != "derived"}
     table["accuracy"] = record.accuracy
     rounds = [t for t, _ in record.accuracy]
     every = rounds[0] if rounds else 1
