@@ -8,8 +8,8 @@ CVPR 2022.
     h_m <- h_m + g_m,    s_m+ = s_m - s - g_m / (U eta)
     theta^(t+1) = theta^t + Delta + (1/M) sum over all clients of h_m,    s <- s + (1/M) sum_{m in S} (s_m+ - s_m)
 
-Down (theta, s), up (g_m, s_m+ - s_m). |mean h| is logged as `h_norm`. The authors evaluate the average of the client
-models, theta^t + Delta, not theta^(t+1): `own_accuracy` in the metrics.
+Down (theta, s), up (g_m, s_m+ - s_m). |mean h| is logged as `h_norm`. The authors' code evaluates the
+average of the client models too, theta^t + Delta: `own_accuracy` in the metrics.
 """
 
 from __future__ import annotations

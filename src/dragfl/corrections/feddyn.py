@@ -7,8 +7,8 @@ Acar, Zhao, Navarro, Mattina, Whatmough, Saligrama: Federated Learning Based on 
     h <- h + (1/M) sum_{m in S} g_m        the mean of h_m over all M clients, absent ones too
     theta^(t+1) = theta^t + Delta + h
 
-|h| can grow where clients take part rarely; it is logged as `h_norm`. The authors evaluate the average of the client
-models, theta^t + Delta, not theta^(t+1): `own_accuracy` in the metrics.
+|h| can grow where clients take part rarely; it is logged as `h_norm`. The authors' code evaluates
+averages of client models, not theta^(t+1). Here that of the cohort, theta^t + Delta, is `own_accuracy` in the metrics.
 """
 
 from __future__ import annotations
