@@ -225,7 +225,7 @@ def figure_section(figure: Figure, s: Summary, folder: str) -> str:
             "",
             f"![{figure.title}: test accuracy by round]({folder}/{FIGURES}/{figure.name}.png)",
             "",
-            " ".join(text for text in (caption(figure, s), shortened_note(s)) if text),
+            caption(figure, s),
             "",
             *markdown_table(curve_table(s)),
             "",

@@ -64,3 +64,27 @@ def test_causes_are_listed_only_with_measurements() -> None:
     assert "root from the test set 80.0 %, BR-DRAG, c = 0.1 70.0 %: difference +10.0 points" in text
     assert "their causes" in text
     assert "Step length and momentum" not in text
+
+
+def test_the_page_opens_with_what_holds_and_lists_claims_competitors_and_what_is_missing() -> None:
+    """DRAG is faster than each baseline on both seeds; the claims need three. Two runs of a minute, by their names."""
+    curves = {curve.id: rounds(60, 70) for curve in load_figure("fig3a").curves} | {"drag": rounds(30, 40)}
+    records = {name: [replace(r, commit="abc", machine="M", seconds=60.0) for r in rs] for name, rs in curves.items()}
+    text = render_page({"fig3a": make_summary("fig3a", records)}, "- DRAG is faster.", "", "reproduction")
+    sections = re.findall(r"^##+ (.+)$", text, re.MULTILINE)
+    assert sections[:7] == [
+        "What holds", "Verdicts", "Claims of the paper", "Claims beyond the paper", "Competitor by competitor",
+        "Open claims", "Runs",
+    ]  # fmt: skip
+    assert "## What holds\n\n- DRAG is faster.\n" in text
+    lines = text.splitlines()
+    paper, ours = (next(line for line in lines if line.startswith(f"| {title} |")) for title in sections[2:4])
+    counted = [int(cell) for line in (paper, ours) for cell in line.split("|")[2:-1]]
+    assert sum(counted) == len(load_claims())
+    claim = next(line for line in lines if line.startswith("| C1 |"))
+    assert claim.split(" | ")[1] == next(c.section for c in load_claims() if c.id == "C1")
+    assert any("DRAG 35, SCAFFOLD 65: ratio 0.54 (0.50 to 0.57) | UNDECIDED |" in line for line in lines)
+    missing = next(line for line in lines[lines.index("## Open claims") :] if line.startswith("| C1 |"))
+    assert "1 more seed of DRAG; FedAvg; FedProx; SCAFFOLD; AdaBest (fig3a)" in missing
+    assert any(line.startswith("| [fig3a]") and "| 2 | abc | 1 | 2 min |" in line for line in lines)
+    assert "- Machine 1: M." in lines
