@@ -11,7 +11,7 @@ import pytest
 
 from dragfl.errors import SpecError
 from dragfl.reproduction.claims import Claim, Comparison, parse_claim
-from dragfl.reproduction.formatting import format_comparison, format_divergence, make_row
+from dragfl.reproduction.formatting import format_comparison, format_divergence, join_labels, make_row
 from dragfl.reproduction.intervals import Interval
 from dragfl.reproduction.results import curve_table
 from dragfl.reproduction.summary import Record, Summary
@@ -400,6 +400,13 @@ def test_settings_replace_curves_and_figures() -> None:
         parse_claim({**table, "settings": {"c = 0.1": {"br_dragg": "br_drag"}}})
     with pytest.raises(SpecError, match="claim X: no section"):
         parse_claim({**table, "settings": settings, "section": ""})
+
+
+def test_labels_of_settings_are_joined() -> None:
+    assert join_labels(["c = 0.1", "c = 0.25", "c = 0.5"]) == "c = 0.1, 0.25 and 0.5"
+    assert join_labels(["c = 0.1"]) == "c = 0.1"
+    assert join_labels(["sorted labels", "partition of the text"]) == "sorted labels and partition of the text"
+    assert join_labels(["EMNIST, all clients", "EMNIST, 10 of 40"]) == "EMNIST, all clients; EMNIST, 10 of 40"
 
 
 def test_the_remark_of_the_claim_is_that_of_its_verdict() -> None:

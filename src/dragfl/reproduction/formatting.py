@@ -297,9 +297,11 @@ def _group_settings(verdicts: Mapping[str, Verdict]) -> str:
 
 
 def join_labels(labels: Sequence[str]) -> str:
-    """`c = 0.1, 0.25 and 0.5`: what the labels start with is not repeated."""
+    """`c = 0.1, 0.25 and 0.5`: what the labels start with is not repeated. Labels with commas have semicolons."""
+    if any("," in label for label in labels):
+        return "; ".join(labels)
     key = labels[0].partition(" = ")[0]
-    if len(labels) > 1 and all(label.startswith(f"{key} = ") for label in labels):
+    if all(label.startswith(f"{key} = ") for label in labels):
         labels = [labels[0], *(label.removeprefix(f"{key} = ") for label in labels[1:])]
     return " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels)
 
