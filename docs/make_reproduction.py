@@ -229,6 +229,7 @@ def figure_section(figure: Figure, s: Summary, folder: str) -> str:
             "",
             *markdown_table(curve_table(s)),
             "",
+            *([note, ""] if (note := shortened_note(s)) else []),
             *tuning_lines(figure, s),
             f"<!-- test: skip, it takes {format_duration(total_seconds([s]) / 2)} -->",
             "```console",
