@@ -148,6 +148,20 @@ def over_whole_run(curves: Curves, name: str) -> float:
     return fmean(value for _, value in curves[name]["points"])
 
 
+def larger_lead_at_full_participation() -> str:
+    """The lead is the number of rounds of the best baseline over DRAG's."""
+
+    def lead(curves: Curves) -> Pair:
+        low, high = rounds(curves["drag"], curves["drag"]["target"])
+        pairs = [rounds(curves[name], curves[name]["target"]) for name in BASELINES]
+        return (0.0 if high == inf else min(p[0] for p in pairs) / high), min(p[1] for p in pairs) / low
+
+    def value(full: Curves, partial: Curves) -> Pair:
+        return lead(full)[0] - lead(partial)[1], lead(full)[1] - lead(partial)[0]
+
+    return judge(value, 3, ("fig3a", ["drag", *BASELINES]), ("fig3b", ["drag", *BASELINES]))
+
+
 def same_rank(figure: str) -> str:
     def value(curves: Curves) -> Pair:
         new, old = (rank(curves, own, BASELINES) for own in ("drag_authors", "drag"))
@@ -198,10 +212,16 @@ def some_weight_is_negative(curve: str) -> str:
 
 
 RECOMPUTED: dict[str, Callable[[], str]] = {
+    "C1": lambda: compare("fig3a", "drag", BASELINES, faster),
+    "C2": lambda: compare("fig3b", "drag", BASELINES, faster),
+    "C7a": larger_lead_at_full_participation,
     "C8": lambda: judge(
         lambda c: (TINY - abs(c["drag"]["numbers"]["bytes"] - c["fedavg"]["numbers"]["bytes"]),) * 2,
         1,
         ("fig3a", ["drag", "fedavg"]),
+    ),
+    "C35": lambda: weakest(
+        *(compare(f, own, ["fedavg", "fedprox"], faster) for f in ("fig3a", "fig3b") for own in ("scaffold", "drag"))
     ),
     "C11a": lambda: compare("controls3a", "drag", ["fedavg_tuned", "fedavgm", "fedexp"], faster),
     "C11b": lambda: compare("controls3b", "drag", ["fedavg_tuned", "fedavgm", "fedexp"], faster),
