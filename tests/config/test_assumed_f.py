@@ -38,9 +38,20 @@ def experiment(algorithm: Any, *overrides: str, **attack: Any) -> dragfl.Experim
 
 def test_the_number_of_attackers_in_a_cohort() -> None:
     """C(8, k) C(32, 10 - k): for k = 2 it is 28 x 10,518,300, for k = 8 it is 1 x 496 = C(32, 2)."""
-    ways = count_cohorts(8, 40, 10)
-    assert ways == (64_512_240, 224_390_400, 294_512_400, 188_487_936, 63_433_440, 11_277_056, 1_006_880, 39_680, 496)
+    ways = (64_512_240, 224_390_400, 294_512_400, 188_487_936, 63_433_440, 11_277_056, 1_006_880, 39_680, 496)
     assert sum(ways) == COHORTS
+    assert count_cohorts(8, 40, 10) == tuple(sum(ways[k:]) for k in range(9)), "with at least k attackers"
+
+
+def test_a_cohort_may_have_attackers_always() -> None:
+    """3 of 4 clients attack and 3 are sampled: C(3, 2) C(1, 1) = 3 cohorts with 2 attackers, and 1 with 3."""
+    assert count_cohorts(3, 4, 3) == (4, 4, 4, 1)
+
+
+def test_a_large_cohort() -> None:
+    """5,000 of 100,000 clients, 20 % of them malicious: mean 1000, deviation 27.6, so about 1000 + 2.33 x 27.6."""
+    clients = Clients(total=100_000, per_round=5000)
+    assert default_f(TrimmedMean(), Attackers(fraction=0.2), clients) == 1065
 
 
 @pytest.mark.parametrize(
@@ -116,7 +127,7 @@ def test_a_given_f_is_kept_and_its_probability_computed() -> None:
     ],
 )  # fmt: skip
 def test_the_largest_f_that_a_rule_admits(rule: Any, n: int, f: int) -> None:
-    assert largest_f(rule, n) == f
+    assert largest_f(rule, n, n) == f
 
 
 def test_the_f_of_a_chain() -> None:
@@ -186,7 +197,7 @@ def test_the_probability_agrees_with_all_cohorts(total: int, data: st.DataObject
 def test_the_default_f_is_the_smallest_that_is_rarely_exceeded(total: int, data: st.DataObject) -> None:
     sampled, attackers = data.draw(st.integers(1, total)), Attackers(attackers=data.draw(st.integers(0, total)))
     clients = Clients(total=total, per_round=sampled)
-    f, largest = default_f(TrimmedMean(), attackers, clients), largest_f(TrimmedMean(), sampled)
+    f, largest = default_f(TrimmedMean(), attackers, clients), largest_f(TrimmedMean(), sampled, sampled)
     assert f <= largest
     assert f == largest or probability_above(f, attackers, clients) <= 0.01
     assert f == 0 or probability_above(f - 1, attackers, clients) > 0.01

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
+from itertools import accumulate
 from math import comb
 from typing import Any
 
@@ -19,12 +20,12 @@ def default_f(rule: Any, attackers: Attackers, clients: Clients) -> int:
     """The 0.99 quantile of the number of attackers in a cohort, or the largest f that the rule admits, if smaller."""
     per_round = clients.per_round or clients.total
     quantile = next(f for f in range(per_round + 1) if probability_above(f, attackers, clients) <= RISK)
-    return min(quantile, largest_f(rule, per_round))
+    return largest_f(rule, per_round, quantile)
 
 
-def largest_f(rule: Any, n: int) -> int:
-    """The largest f with which the rule can work on n updates; 0 if there is none."""
-    return next((f for f in range(n, 0, -1) if dataclasses.replace(rule, f=f).shortage(n) is None), 0)
+def largest_f(rule: Any, n: int, limit: int) -> int:
+    """The largest f up to a limit with which the rule can work on n updates; 0 if there is none."""
+    return next((f for f in range(limit, 0, -1) if dataclasses.replace(rule, f=f).shortage(n) is None), 0)
 
 
 def smallest_f(rule: Any) -> int | None:
@@ -43,12 +44,21 @@ def probability_above(f: int, attackers: Attackers, clients: Clients) -> float:
     drawn = attackers.drawn(clients)
     if attackers.drawn_from_cohort:
         return float(drawn > f)
-    ways = count_cohorts(drawn, clients.total, clients.per_round or clients.total)
-    return sum(ways[f + 1 :]) / sum(ways)  # of integers, so it is correctly rounded
+    cohorts = count_cohorts(drawn, clients.total, clients.per_round or clients.total)
+    return cohorts[f + 1] / cohorts[0] if f + 1 < len(cohorts) else 0.0  # of integers, so it is correctly rounded
 
 
 @cache
 def count_cohorts(attackers: int, total: int, sampled: int) -> tuple[int, ...]:
-    """The number of cohorts with k = 0, 1, ... attackers: C(A, k) C(M - A, S - k) of the C(M, S) cohorts."""
-    counts = range(min(attackers, sampled) + 1)
-    return tuple(comb(attackers, k) * comb(total - attackers, sampled - k) for k in counts)
+    """The number of cohorts with at least k = 0, 1, ... attackers.
+
+    With exactly k of A attackers there are C(A, k) C(M - A, S - k) of the C(M, S) cohorts. Each is computed from the
+    one before: a binomial of its own for every k takes minutes for a cohort of thousands.
+    """
+    fewest, most = max(0, sampled + attackers - total), min(attackers, sampled)
+    ways = comb(attackers, fewest) * comb(total - attackers, sampled - fewest)
+    exactly = [0] * fewest + [ways]
+    for k in range(fewest, most):
+        ways = ways * (attackers - k) * (sampled - k) // ((k + 1) * (total - attackers - sampled + k + 1))
+        exactly.append(ways)
+    return tuple(accumulate(reversed(exactly)))[::-1]
