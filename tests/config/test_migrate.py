@@ -100,6 +100,41 @@ def test_new_keys_are_no_old_keys() -> None:
     assert rename_keys(old) == tables
 
 
+RESOLVED_01 = """\
+[algorithm.server]
+name = "extrapolate"
+report = "average"
+
+[evaluation]
+every = 10
+
+[state]
+lost = "error"
+"""
+
+
+def test_a_removed_key() -> None:
+    """0.1 evaluated AdaBest's average: a stored run says so today, a new spec is refused with what to do."""
+    with pytest.raises(SpecError, match=r"^algorithm\.report: removed; evaluation\.iterate chooses"):
+        dragfl.load({"algorithm": {"name": "adabest", "report": "model"}})
+    text, changes = migrate_text(RESOLVED_01)
+    assert len(changes) == 4
+    assert text == (
+        RESOLVED_01.replace("extrapolate", "adabest")
+        .replace('report = "average"\n', "")
+        .replace("[evaluation]\n", '[evaluation]\niterate = "own"\n')
+        .replace("lost", "on_missing")
+    )
+    assert rename_keys(tomllib.loads(RESOLVED_01)) == tomllib.loads(text)
+    assert "iterate" not in migrate_text(RESOLVED_01.replace('"average"', '"model"'))[0]
+    assert rename_override("algorithms.adabest.report=model") == "algorithms.adabest.report=model"
+
+
+def test_an_algorithm_that_is_no_table_is_left_to_the_checks() -> None:
+    assert rename_keys({"algorithm": "drag", "state": {"lost": "zero"}})["algorithm"] == "drag"
+    assert rename_keys({"algorithm": {"server": "sgd"}, "state": {"lost": "zero"}})["state"] == {"on_missing": "zero"}
+
+
 SPEC_01 = """\
 # our experiment
 rounds = 3

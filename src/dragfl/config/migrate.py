@@ -33,7 +33,7 @@ OLD_KEYS: dict[str, dict[str, str]] = {
     "non_finite": {"where": "coordinates"},
     "fang_krum": {"least": "min_lambda"},
 }
-REMOVED_KEYS = {"adabest": "report", "extrapolate": "report"}  # owner -> key; evaluation.iterate has its place
+REMOVED_KEYS = {"adabest": "report", "extrapolate": "report"}  # owner -> key; evaluation.iterate replaces it
 OLD_NAMES: dict[str, dict[str, str]] = {  # part of an algorithm -> old name -> new name
     "correction": {"dragfl.paper.shared_variate:SharedVariate": "dragfl.reproduction.parts:SharedVariateScaffold"},
     "aggregate": {"dragfl.paper.root_only:RootOnly": "dragfl.reproduction.parts:RootOnly"},
@@ -59,7 +59,7 @@ class Change:
     @property
     def new_text(self) -> str:
         if self.new is None:
-            return "evaluation.iterate instead"
+            return "removed; evaluation.iterate chooses the evaluated model"
         return f"{dotted(self.path)} = {json.dumps(self.new)}" if self.is_value else dotted((*self.path[:-1], self.new))
 
     def __str__(self) -> str:
@@ -102,16 +102,15 @@ def _inner_tables(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Mapping[
 def refuse_old_keys(tables: Mapping[str, Any]) -> None:
     """Raise where a key or a name is one of version 0.1; the error has the new one."""
     for change in find_old_keys(tables):
-        raise SpecError(
-            f"{dotted(change.path)}: has a new name since version 0.1; write {change.new_text} "
-            "(dragfl migrate FILE rewrites a file)"
-        )
+        what = change.new_text if change.new is None else f"has a new name since version 0.1; write {change.new_text}"
+        raise SpecError(f"{dotted(change.path)}: {what} (dragfl migrate FILE rewrites a file)")
 
 
 def rename_keys(tables: Mapping[str, Any]) -> dict[str, Any]:
     """The tables with new names for old keys. Tables without old keys are returned unchanged.
 
-    The resolved spec of a 0.1 run also gets `attack.forge_extras = false`, since attackers of 0.1 forged no extras.
+    The resolved spec of a 0.1 run also gets `attack.forge_extras = false`, since attackers of 0.1 forged no extras, and
+    `evaluation.iterate = "own"` where 0.1 evaluated an average of models.
     """
     renamed = dict(tables)
     for change in find_changes(tables):
@@ -120,13 +119,13 @@ def rename_keys(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rename_override(text: str) -> str:
-    """`root.from=test` -> `root.source=test`; any other override unchanged."""
+    """`root.from=test` -> `root.source=test`; any other override, also of a removed key, unchanged."""
     key, equals, value = text.partition("=")
     *parents, last = key.strip().split(".")
     table: Any = {last: value.strip()}
     for parent in reversed(parents):
         table = {parent: table}
-    for change in find_old_keys(table):
+    for change in (change for change in find_old_keys(table) if change.new is not None):
         return f"{key}={change.new}" if change.is_value else f"{change.new_text}{equals}{value}"
     return text
 
@@ -138,8 +137,10 @@ def find_changes(tables: Mapping[str, Any]) -> list[Change]:
     resolved = isinstance(state, Mapping) and "lost" in state  # 0.1 wrote it in every resolved spec
     if resolved and isinstance(attack, Mapping) and "forge_extras" not in attack:
         changes.append(Change(("attack", "forge_extras"), False, is_value=True))
-    server = tables.get("algorithm", {}).get("server", {})
-    if resolved and "evaluation" in tables and server.get("report", server.get("name")) in ("average", "last_two"):
+    algorithm = tables.get("algorithm")
+    server = algorithm.get("server") if resolved and isinstance(algorithm, Mapping) else None
+    averaged = isinstance(server, Mapping) and server.get("report", server.get("name")) in ("average", "last_two")
+    if averaged and "evaluation" in tables:
         changes.append(Change(("evaluation", "iterate"), "own", is_value=True))
     return changes
 
