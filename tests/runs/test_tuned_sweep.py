@@ -58,6 +58,11 @@ def test_a_value_at_the_edge_is_a_warning() -> None:
     ]
 
 
+def test_it_is_a_warning_if_all_tuning_runs_diverged() -> None:
+    tuned = Tuned({}, [{"lr": 1.0}, {"lr": 2.0}], [[Score(None, None)]] * 2, {"lr": 1.0})
+    assert tuned.warnings == ["sweep: all tuning runs diverged, so the first candidate is used; try other values"]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -70,7 +75,10 @@ def test_a_value_at_the_edge_is_a_warning() -> None:
         ),
         ({"tune": {"clients.lr": [0.1]}}, "1 value to tune 'clients.lr'; give at least two"),
         ({"grid": {"seed": [0, 101]}}, "seed 101 is reserved for tuning"),
+        ({"grid": {"seed": []}}, "no values for 'seed'"),
+        ({"grid": {"seed": [0, -1]}}, "sweep, run 'lr0.001-seed-1': seed"),
         ({"grid": {"algorithm.name": []}}, "no values for 'algorithm.name'"),
+        ({"grid": {"evaluation.validation": [0.1, 0.2]}}, "'evaluation.validation' has a fixed value in tuning runs"),
         ({"tune": {"clients.lr": [0.1, -1.0]}}, "sweep, run 'fedavg-lr-1.0-seed100': "),
     ],
 )

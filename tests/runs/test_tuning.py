@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from dragfl.runs.tuning import Score, best_candidate, next_value, score_run
 def made_run(folder: Path, values: dict[int, float], stopped_by: str = "rounds") -> Run:
     """A finished run with this validation accuracy in these rounds; the test accuracy is 0.5 throughout."""
     rows = [
-        {"round": t, "accuracy": 0.5, "validation_accuracy": v, "validation_loss": 1 - v} for t, v in values.items()
+        {"round": t, "accuracy": 0.5, "validation_accuracy": v, "validation_loss": 1 - v if isfinite(v) else "inf"}
+        for t, v in values.items()
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"round": 9}]))
     (folder / "spec.toml").write_text("seed = 100\n")
@@ -32,6 +34,9 @@ def test_the_score_of_a_run(tmp_path: Path) -> None:
     assert score_run(run, "validation_accuracy") == Score(None, 0.7)
     assert score_run(run, "accuracy", 0.5) == Score(2, 0.5)
     assert score_run(run, "validation_loss").best == pytest.approx(0.3)
+    infinite = made_run(tmp_path, {2: float("-inf"), 4: 0.7})
+    assert infinite.values("validation_loss") == [(2, float("inf")), (4, pytest.approx(0.3))]
+    assert score_run(infinite, "validation_loss").best == pytest.approx(0.3), "logged as a string, and not the best"
     assert score_run(made_run(tmp_path, {2: 0.9}, "diverged"), "validation_accuracy", 0.6) == Score(None, None)
 
 

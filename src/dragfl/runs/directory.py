@@ -108,8 +108,11 @@ class Run:
         return self.values("accuracy")
 
     def values(self, name: str) -> list[tuple[int, float]]:
-        """(round, value) of a metric, such as `own_accuracy` or `validation_accuracy`, in the rounds that have it."""
-        return [(m["round"], m[name]) for m in self.metrics if name in m]
+        """(round, value) of a metric, such as `own_accuracy` or `validation_loss`, in the rounds that have it.
+
+        A value that is not finite is logged by its name, such as "inf", and is a float here.
+        """
+        return [(m["round"], float(m[name])) for m in self.metrics if m.get(name) is not None]
 
     def rounds_to(self, target: float) -> int | None:
         """The first evaluated round with at least this accuracy, or None.

@@ -61,7 +61,7 @@ def sweep(
     With `tune`, every combination of the grid first selects values for these keys, by the median over the tuning seeds
     of `best_by`: validation_accuracy, validation_loss (the best over the evaluated rounds), or rounds (to the target,
     on the validation split). The final runs are returned; OUT/tuning.json has the scores. It is a warning if a
-    selected value is at the edge of its grid.
+    selected value is at the edge of its grid, or if all tuning runs diverged.
     """
     if not tune:
         return run_planned(plan_sweep(source, grid, out), callbacks, jobs=jobs)

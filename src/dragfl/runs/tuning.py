@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from statistics import median
 from typing import Any
 
@@ -23,12 +23,12 @@ class Score:
     """The score of one tuning run."""
 
     rounds: int | None  # to the target; None if not reached, or if there is none
-    best: float | None  # best value of the metric over the evaluated rounds; None if the run diverged
+    best: float | None  # best value of the metric over the evaluated rounds; None if the run diverged or has none
 
 
 def score_run(run: Run, metric: str, target: float | None = None) -> Score:
     """Score a finished run by a metric of its evaluated rounds, and by the rounds until the metric is at the target."""
-    values = run.values(metric)
+    values = [(t, value) for t, value in run.values(metric) if isfinite(value)]
     if run.diverged or not values:
         return Score(None, None)
     reached = None if target is None else next((t for t, value in values if value >= target), None)

@@ -57,6 +57,8 @@ class Tuned:
     @property
     def warnings(self) -> list[str]:
         where = ", ".join(f"{key}={value}" for key, value in self.combination.items()) or "sweep"
+        if all(score.best is None for scores in self.scores for score in scores):
+            return [f"{where}: all tuning runs diverged, so the first candidate is used; try other values"]
         return [
             f"{where}: the selected {key}={self.selected[key]} is at the edge of its grid; add {value} to its values"
             for key, value in self.at_edge.items()
@@ -74,7 +76,10 @@ class Tuned:
 def plan_tuning(
     source: str | Path | Mapping[str, Any], grid: Grid, tune: Grid, out: str | Path, *, best_by: str = BEST_BY[0]
 ) -> list[Tuning]:
-    """Every tuning run, checked before the first one starts. Several tuned keys: all combinations of their values."""
+    """Every tuning run; the final runs are checked too, before the first run starts.
+
+    Several tuned keys: all combinations of their values.
+    """
     if best_by not in BEST_BY:
         raise SpecError(f"sweep: best_by '{best_by}' is none of {', '.join(BEST_BY)}{nearest(best_by, BEST_BY)}")
     for key, values in tune.items():
@@ -92,6 +97,8 @@ def plan_tuning(
     changes = {"evaluation.validation": held_out or VALIDATION, "evaluation.target_on": "validation"}
     if best_by != ROUNDS:  # runs that stop at the target all have about the same best accuracy
         changes["stop_at_target"] = False
+    for key in changes.keys() & {*grid, *tune}:
+        raise SpecError(f"sweep: '{key}' has a fixed value in tuning runs; remove it from the sweep")
     candidates = _combinations(tune)
 
     def plan(values: Mapping[str, Any]) -> list[PlannedRun]:
@@ -104,6 +111,7 @@ def plan_tuning(
     for run in (run for part in tuning for run in part.planned):
         if best_by == ROUNDS and run.experiment.target_accuracy is None:
             raise SpecError(f"sweep, run '{run.name}': best_by '{ROUNDS}' needs target_accuracy; set it in the spec")
+    plan_final(tables, grid, [Tuned(part.combination, candidates, [], candidates[0]) for part in tuning], out)
     return tuning
 
 
