@@ -190,7 +190,8 @@ def hold_out_validation(experiment: Experiment, dataset: Dataset) -> NDArray[np.
     fraction, samples = experiment.evaluation.validation, len(dataset.y)
     count = round(fraction * samples)
     if fraction and not 0 < count < samples:
-        raise DataError(f"evaluation.validation: {fraction} of {samples} training samples is {count}; choose another")
+        given = f"evaluation.validation: {fraction} of {samples} training samples is {count}"
+        raise DataError(f"{given}; choose a fraction that holds out at least one sample and leaves at least one")
     draws = rng(experiment.seed, "validation")
     return np.sort(draws.choice(samples, count, replace=False)) if count else np.empty(0, np.int64)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 import dragfl
+from dragfl.aggregates.fedexp import FedExP
 from dragfl.engine.iterate import Iterate, own_model
 from dragfl.errors import Interrupted, SpecError
 from tests.conftest import Load, kept_bytes
@@ -49,6 +51,17 @@ def test_the_model_that_a_paper_evaluates() -> None:
     assert own("fedexp").tolist() == [4.0]
     for name in ("fedavg", "scaffold", "fedavgm", "drag"):
         assert own(name) is None, name
+
+
+def test_another_name_of_an_own_model_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Wrong(FedExP):
+        own_iterate: ClassVar[Any] = "client mean"
+
+    algorithm = replace(dragfl.load({}).algorithm, aggregate=Wrong())
+    w = torch.zeros(1)
+    with pytest.raises(SpecError, match="'client mean'; choose 'client average' or 'mean of two'"):
+        own_model(algorithm, w, w, w)
 
 
 @pytest.mark.parametrize("name", ["fedexp", "adabest", "feddyn", "feddc"])

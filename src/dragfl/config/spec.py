@@ -175,7 +175,9 @@ def _with_default_f(e: Experiment) -> Experiment:
 def _check_number_of_attackers(e: Experiment) -> None:
     limit = (e.clients.per_round or e.clients.total) if e.attackers.of_sampled else e.clients.total
     if (e.attackers.attackers or 0) > limit:
-        raise SpecError(f"attack.attackers: {e.attackers.attackers} is more than the {limit} clients there are")
+        raise SpecError(
+            f"attack.attackers: {e.attackers.attackers} is more than the {limit} clients there are; lower it"
+        )
 
 
 def _check_together(e: Experiment) -> None:

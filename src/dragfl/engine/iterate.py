@@ -6,7 +6,8 @@ ema       e^t = decay e^(t-1) + (1 - decay) theta^t, from e^0 = theta^0
 own       the model that the algorithm's paper evaluates; the last one where the paper has no other choice
 
 An algorithm's own model is one of two: the average of the client models of the round, theta^(t-1) + Delta (AdaBest,
-FedDyn, FedDC), or the mean of the last two models (FedExP). A skipped round changes none of them.
+FedDyn, FedDC), or the mean of the last two models (FedExP). A skipped round changes none of them. Averaged buffers
+(BatchNorm) are those of the last round in every case.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from dragfl.errors import SpecError
 from dragfl.types import Algorithm, OwnIterate
 
 
@@ -53,6 +55,12 @@ class Iterate:
 def own_model(algorithm: Algorithm, before: Tensor, step: Tensor, after: Tensor) -> Tensor | None:
     """The model that the algorithm's paper evaluates after a round, or None where that is the last one."""
     for part in (algorithm.correction, algorithm.aggregate):
-        if isinstance(part, OwnIterate):
-            return before + step if part.own_iterate == "client average" else 0.5 * (before + after)
+        if not isinstance(part, OwnIterate):
+            continue
+        if part.own_iterate == "client average":
+            return before + step
+        if part.own_iterate == "mean of two":
+            return 0.5 * (before + after)
+        choices = "'client average' or 'mean of two'"
+        raise SpecError(f"{type(part).__name__}.own_iterate: {part.own_iterate!r}; choose {choices}")
     return None

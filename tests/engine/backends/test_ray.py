@@ -61,7 +61,7 @@ def on_ray(**changes: Any) -> dragfl.Experiment:
 def kept(simulation: Any, records: list[Any]) -> tuple[Any, ...]:
     """Everything that must be equal: models, buffers, client states, records."""
     state = simulation.state
-    vectors = [None if v is None else v.numpy().tobytes() for v in (state.w, simulation.reported, state.buffers)]
+    vectors = [None if v is None else v.numpy().tobytes() for v in (state.w, simulation.evaluated_model, state.buffers)]
     stored = {name: value.numpy().tobytes() for name, value in simulation.federation.store.tensors().items()}
     return vectors, stored, [(record.metrics, record.clients) for record in records]
 

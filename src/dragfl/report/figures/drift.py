@@ -15,8 +15,8 @@ from dragfl.report.series import Series, group_series, points_by_round, running_
 METRICS = {
     "step_ratio": (
         "Length of the server step",
-        "|Δ| / |mean update|",
-        "Length of the server step relative to the mean of all updates; 1 for FedAvg.",
+        "|change of model| / |mean update|",
+        "How far the model moves, relative to the mean of all updates; 1 for FedAvg with a server learning rate of 1.",
     ),
     "reference_cosine": (
         "Reference and mean update",
