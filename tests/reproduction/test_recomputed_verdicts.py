@@ -74,13 +74,16 @@ def rounds(record: dict[str, Any], target: float) -> Pair:
 
 
 def faster(own: str, others: Sequence[str]) -> Callable[[Curves], Pair]:
-    """1 minus the ratio of rounds to those of the fastest of the others."""
+    """1 minus the ratio of rounds to those of the fastest of the others; 0 if neither ever reaches the target."""
+
+    def lead(own: float, other: float) -> float:
+        return 0.0 if own == other == inf else 1 - own / other
 
     def value(curves: Curves) -> Pair:
         low, high = rounds(curves[own], curves[own]["target"])
         pairs = [rounds(curves[other], curves[own]["target"]) for other in others]
         best_low, best_high = min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
-        return (-inf if high == inf else 1 - high / best_low), (1 if best_high == inf else 1 - low / best_high)
+        return lead(high, best_low), lead(low, best_high)
 
     return value
 
@@ -115,7 +118,7 @@ def judge(value: Callable[..., Pair], needed: int, *terms: tuple[str, Sequence[s
 
 def weakest(*verdicts: str) -> str:
     """Of relations that must all hold."""
-    return next(v for v in ("NOT RUN", "FAIL", "UNDECIDED", "MIXED", "PASS") if v in verdicts)
+    return next(v for v in ("FAIL", "NOT RUN", "UNDECIDED", "MIXED", "PASS") if v in verdicts)
 
 
 def over_settings(*verdicts: str) -> str:

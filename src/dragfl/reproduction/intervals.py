@@ -49,12 +49,10 @@ class Interval:
 
     def __truediv__(self, other: Interval) -> Interval:
         """A ratio of positive values. A censored denominator leaves an upper bound only."""
-        low = 0.0 if other.high == math.inf else self.low / other.high
-        return Interval(low, math.inf if self.high == math.inf or other.low == 0 else self.high / other.low)
+        return Interval(_ratio(self.low, other.high), _ratio(self.high, other.low))
 
     def __sub__(self, other: Interval) -> Interval:
-        low = -math.inf if other.high == math.inf else self.low - other.high
-        return Interval(low, math.inf if self.high == math.inf else self.high - other.low)
+        return Interval(_difference(self.low, other.high), _difference(self.high, other.low))
 
     def satisfies(self, relation: Relation, threshold: float) -> bool | None:
         """Whether the relation holds for all values (True), for none (False), or for some (None)."""
@@ -77,6 +75,18 @@ class Interval:
                 holds = low >= threshold or high <= -threshold
                 fails = -threshold < low and high < threshold
         return True if holds else False if fails else None
+
+
+def _ratio(a: float, b: float) -> float:
+    """a / b; two infinite values are equal: neither of two runs that diverged is faster than the other."""
+    if a == b == math.inf:
+        return 1.0
+    return math.inf if b == 0 else a / b
+
+
+def _difference(a: float, b: float) -> float:
+    """a - b; two infinite values are equal."""
+    return 0.0 if a == b == math.inf else a - b
 
 
 def minimum(intervals: Sequence[Interval]) -> Interval:

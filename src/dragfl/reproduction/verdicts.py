@@ -7,7 +7,8 @@ Accuracies are compared within the rounds that all runs of the comparison have; 
 
 Over seeds: PASS if the relation holds for the median and all seeds; MIXED if for the median, but not for all seeds;
 FAIL if the median contradicts it; UNDECIDED if censoring leaves the median open, or with fewer seeds than the claim
-needs; NOT RUN if runs are missing. All comparisons of a claim must hold: the claim has the weakest of their verdicts.
+needs; NOT RUN if runs are missing. All comparisons of a claim must hold: it fails if one of them fails, and is open if
+one of the others is.
 
 Over settings, which the paper leaves open: MIXED also if the claim holds (PASS or MIXED) for some and fails for others;
 FAIL if it fails for all.
@@ -98,8 +99,8 @@ def _judge_all(comparisons: Sequence[Comparison], needed_seeds: int, summaries: 
 
 
 def weakest(results: Sequence[ComparisonResult]) -> Verdict:
-    """The verdict on comparisons that must all hold."""
-    order = (Verdict.NOT_RUN, Verdict.FAIL, Verdict.UNDECIDED, Verdict.MIXED, Verdict.PASS)
+    """The verdict on comparisons that must all hold: one that fails decides, whatever the others may be."""
+    order = (Verdict.FAIL, Verdict.NOT_RUN, Verdict.UNDECIDED, Verdict.MIXED, Verdict.PASS)
     return min((result.verdict for result in results), key=order.index)
 
 
