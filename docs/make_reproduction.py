@@ -36,7 +36,7 @@ from dragfl.runs.tuning import TUNING_SEEDS
 DOCS = Path(__file__).resolve().parent
 SUMMARY, CAUSES = "summary.md", "causes.md"
 SOURCE = "../src/dragfl/reproduction"
-MEASURED = "measured: median (95 % interval)"
+MEASURED = "measured: median (interval)"
 SOURCES = {"paper": "Claims of the paper", "ours": "Claims beyond the paper"}
 INTRODUCTION = """# Reproducing the paper
 
@@ -65,20 +65,25 @@ Verdicts are computed by [verdicts.py]({SOURCE}/verdicts.py) from the summaries 
   {100 * TARGET_STEP:g} % that the best competitor reaches in the median over seeds (a rank: at the highest that all
   curves reach, without those that diverged), and the remark says so.
 - *Final accuracy*: the mean over the evaluations of the last {WINDOW} rounds (of the last half of a shorter run),
-  within the rounds that all runs of the comparison have. A run that diverged is judged at chance level, 1 / classes.
+  within the rounds that all runs of the comparison have; its standard deviation likewise. A run that diverged is
+  judged at chance level, 1 / classes.
 - All curves of a figure are evaluated on the model that the server sends out next. Where an algorithm's own paper
   evaluates another model, a second curve shows that for the same runs.
 - Curves are compared seed by seed (same partition, same initial model), with the best competitor of each seed, so the
-  median of the ratios need not be the ratio of the medians; and with each competitor alone.
-- PASS: the relation holds for the median and for all seeds. MIXED: for the median but not for all seeds, or for some of
-  the settings that the paper leaves open and not for others. FAIL: the median contradicts it, for all settings.
-  UNDECIDED: censoring leaves the median open, or there are fewer seeds than the claim needs. NOT RUN: runs are missing.
-  All comparisons of a claim must hold.
-- The 95 % intervals are paired bootstrap intervals of the median over seeds. With at most five seeds this is the range.
+  median of the ratios need not be the ratio of the medians; and with each competitor alone. The page names the
+  competitor with the best median.
+- PASS: the relation holds for the median and for all seeds. MIXED: for the median but not for all seeds (a seed that
+  censoring leaves open does not count as one for which it holds), or for some of the settings that the paper leaves
+  open and not for others. FAIL: the median contradicts it, for all settings. UNDECIDED: censoring leaves the median
+  open, or there are fewer seeds than the claim needs. NOT RUN: runs are missing. All comparisons of a claim must hold:
+  it fails if one fails, also where others are open.
+- Intervals are paired 95 % bootstrap intervals of the median over seeds. With at most five seeds this is the range of
+  the seeds, which contains the true median with a probability of 75 % for three seeds and 94 % for five.
 - *Step / mean update*: the norm of the server's step over the norm of the mean update, the median over rounds.
 - Tuned settings are selected on a tenth of the training data, by the median over seeds {TUNING_SEEDS[0]} to
   {TUNING_SEEDS[-1]}, which are never used for a verdict; the final runs use all training data.
-- Computing times are sums over rounds, on one core, without pauses. Times that are missing are estimated from them.
+- Computing times are sums of the wall-clock times of the rounds, on one core, without pauses. Times of missing runs are
+  estimated from them.
 """
 
 
@@ -131,7 +136,9 @@ def verdicts_section(rows: Sequence[Row]) -> str:
         table = [["claim", *section, "statement", MEASURED, "verdict", "remark"]]
         for row in (row for row in rows if row.source == source):
             place = [row.section] if section else []
-            table.append([row.claim, *place, row.text, row.measured, f"**{row.verdict}**", row.remark])
+            table.append(
+                [row.claim, *place, row.text, "<br>".join(row.measured) or "—", f"**{row.verdict}**", row.remark]
+            )
         lines += [f"### {title}", "", *markdown_table(table), ""]
     return "\n".join(lines)
 
@@ -156,9 +163,9 @@ def open_section(rows: Sequence[Row]) -> str:
     open_rows = [row for row in rows if row.verdict in (Verdict.UNDECIDED.value, Verdict.NOT_RUN.value)]
     if not open_rows:
         return ""
-    table = [["claim", "verdict", MEASURED, "missing"]]
-    table += [[row.claim, row.verdict, row.measured, row.missing or row.remark] for row in open_rows]
-    note = "What the open claims are missing. Times are for one core."
+    table = [["claim", "verdict", "missing"]]
+    table += [[row.claim, row.verdict, row.missing or row.remark] for row in open_rows]
+    note = "What the open claims are missing; the table of the verdicts has their measurements. Times are for one core."
     return "\n".join(["## Open claims", "", note, "", *markdown_table(table)])
 
 

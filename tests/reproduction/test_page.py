@@ -61,7 +61,7 @@ def test_causes_are_listed_only_with_measurements() -> None:
     assert "their causes" not in render_page({}, "", "", "reproduction")
     curves = {"leak": accuracies(0.8), "br_drag": accuracies(0.7)}
     text = render_page({"root": make_summary("root", curves, target=None)}, "", "", "reproduction")
-    assert "root from the test set 80.0 %, BR-DRAG, c = 0.1 70.0 %: difference +10.0 points" in text
+    assert "root from the test set 80.0 %, BR-DRAG (c = 0.1) 70.0 %: +10.0 points" in text
     assert "their causes" in text
     assert "Step length and momentum" not in text
 
@@ -85,6 +85,6 @@ def test_the_page_opens_with_what_holds_and_lists_claims_competitors_and_what_is
     assert claim.split(" | ")[1] == next(c.section for c in load_claims() if c.id == "C1")
     assert any("DRAG 35, SCAFFOLD 65: ratio 0.54 (0.50 to 0.57) | UNDECIDED |" in line for line in lines)
     missing = next(line for line in lines[lines.index("## Open claims") :] if line.startswith("| C1 |"))
-    assert "1 more seed of DRAG; FedAvg; FedProx; SCAFFOLD; AdaBest (fig3a)" in missing
+    assert "1 more seed of DRAG, FedAvg, FedProx, SCAFFOLD, AdaBest in fig3a" in missing
     assert any(line.startswith("| [fig3a]") and "| 2 | abc | 1 | 2 min |" in line for line in lines)
     assert "- Machine 1: M." in lines

@@ -128,11 +128,14 @@ def test_a_diverged_run_reaches_no_target_and_is_at_chance_level() -> None:
     summaries = fig3a({"drag": [lost], "fedavg": accuracies(0.5)})
     for metric, expected in (("final", 1 / 47), ("mean", 1 / 47), ("best", 0.9), ("accuracy_std", math.inf)):
         assert statistic(compare(statistic="value", versus=[], metric=metric), 0, summaries) == Interval.exact(expected)
+    seeds = [lost, replace(lost, seed=1), replace(lost, seed=2)]
+    assert verdict(seeds, seeds) is FAIL  # neither reaches it, so DRAG is not faster
+    assert verdict(seeds, [*rounds(50)[:1], *seeds[1:]]) is FAIL
     steadier = Comparison("fig3a", "fedavg", "<", 0.0, ["drag"], metric="accuracy_std", statistic="difference")
     assert judge_comparison(steadier, 1, summaries).verdict is PASS
     lead = Comparison("fig3a", "fedavg", ">", 0.0, ["drag"], metric="final", statistic="difference")
     text = format_comparison(judge_comparison(lead, 1, summaries), summaries)
-    assert text == "FedAvg 50.0 %, DRAG diverged at round 24: difference +47.9 points"
+    assert text == "FedAvg 50.0 %, DRAG diverged at round 24: +47.9 points"
 
 
 def test_diverged_runs_in_a_table() -> None:
@@ -183,7 +186,10 @@ def test_a_target_that_no_run_reaches_is_lowered() -> None:
     assert result.verdict is PASS and result.median == Interval.exact(1.0)
     assert result.rivals["scaffold"].verdict is PASS
     remark = make_row(judge_claim(Claim("X", "x", [both]), summaries), summaries).remark
-    assert "No run reached 80 %: judged at 60 %. Best accuracy: DRAG 70.0 %, FedAvg 63.0 %, SCAFFOLD 33.0 %." in remark
+    assert (
+        "No run of fig3a reached 80 %: judged at 60 % (best accuracy: DRAG 70.0 %, FedAvg 63.0 %, SCAFFOLD 33.0 %)."
+        in remark
+    )
 
 
 def test_a_target_is_kept_if_one_run_reaches_it_or_nothing_was_learned() -> None:
@@ -203,6 +209,11 @@ def test_two_figures_are_judged_at_the_same_lower_target() -> None:
         "fig3b": make_summary("fig3b", {"drag": accuracies(0.7), "fedavg": accuracies(0.38)}),
     }
     assert lower_target(compare(minus=FULL), summaries) == 0.35
+    summaries["fig3a"] = make_summary("fig3a", {"drag": rounds(30), "fedavg": accuracies(0.5)})
+    remark = make_row(judge_claim(Claim("X", "x", [compare(minus=FULL)], 1), summaries), summaries).remark
+    assert (
+        "fig3a judged at 35 % too (best accuracy: DRAG 90.0 %, FedAvg 50.0 %). No run of fig3b reached 80 %" in remark
+    )
 
 
 def test_accuracy_differences_are_in_points() -> None:
@@ -210,10 +221,7 @@ def test_accuracy_differences_are_in_points() -> None:
     higher = compare(metric="final", statistic="difference", relation=">=", threshold=0.2)
     result = judge_comparison(higher, 3, summaries)
     assert result.verdict is PASS
-    assert (
-        format_comparison(result, summaries)
-        == "DRAG 82.0 %, FedAvg 60.0 %: difference +22.0 points (+20.0 to +24.0 points)"
-    )
+    assert format_comparison(result, summaries) == "DRAG 82.0 %, FedAvg 60.0 %: +22.0 points (+20.0 to +24.0)"
     assert (
         judge_comparison(
             compare(metric="final", statistic="difference", relation=">=", threshold=0.25), 3, summaries
@@ -277,7 +285,20 @@ def test_all_comparisons_of_a_claim_must_hold() -> None:
     assert judge_claim(Claim("X", "", [good], 1), summaries).verdict is PASS
     assert judge_claim(Claim("X", "", [good, bad], 1), summaries).verdict is FAIL
     assert judge_claim(Claim("X", "", [good, absent], 1), summaries).verdict is NOT_RUN
-    assert judge_claim(Claim("X", "", [bad, absent], 1), summaries).verdict is NOT_RUN
+    assert judge_claim(Claim("X", "", [bad, absent], 1), summaries).verdict is FAIL  # whatever the other may be
+
+
+def test_the_remark_is_about_the_comparison_that_decides() -> None:
+    """DRAG is slower than FedAvg on fig3a with three seeds; fig3b has one seed of three."""
+    slow = {"drag": rounds(20, 60, 70), "fedavg": rounds(50, 50, 50)}
+    few = {"drag": rounds(60), "fedavg": rounds(50)}
+    summaries = {"fig3a": make_summary("fig3a", slow), "fig3b": make_summary("fig3b", few)}
+    row = make_row(judge_claim(Claim("X", "x", [compare(), compare(figure="fig3b")]), summaries), summaries)
+    assert row.verdict == "FAIL" and row.remark == "Holds for 1 of 3 seeds (fig3a: ratio < 1.00)."
+    assert row.measured == [
+        "fig3a: DRAG 60, FedAvg 50: ratio 1.20 (0.40 to 1.40)",
+        "fig3b: DRAG 60, FedAvg 50: ratio 1.20",
+    ]
 
 
 def test_a_metric_that_was_not_measured_is_undecided() -> None:
@@ -343,13 +364,15 @@ def test_a_claim_is_judged_for_each_setting() -> None:
     assert row.remark == "Holds for c = 0.25 and 0.5. Fails for c = 0.1. It needs a larger c."
     more = make_row(judge_claim(replace(claim, seeds=3), summaries), summaries)
     assert (more.verdict, more.settings["c = 0.5"]) == ("UNDECIDED", "UNDECIDED")
-    assert more.remark == (
-        "Undecided for c = 0.1, 0.25 and 0.5. So far: holds for c = 0.25 and 0.5. Fails for c = 0.1. "
-        "Needs 3 seeds, 1 run."
-    )
-    assert row.measured.startswith(
-        "c = 0.1: BR-DRAG, c = 0.1 50.0 %, FLTrust 60.0 %: difference -10.0 points; c = 0.25:"
-    )
+    assert more.remark == ("So far: holds for c = 0.25 and 0.5. Fails for c = 0.1. Needs 3 seeds, 1 run.")
+    assert row.measured == [
+        "c = 0.1: 50.0 %, FLTrust 60.0 %: -10.0 points",
+        "c = 0.25: 65.0 %, FLTrust 60.0 %: +5.0 points",
+        "c = 0.5: 70.0 %, FLTrust 60.0 %: +10.0 points",
+    ]
+    assert make_row(judge_claim(replace(claim, settings={}), summaries), summaries).measured == [
+        "BR-DRAG (c = 0.1) 50.0 %, FLTrust 60.0 %: -10.0 points"
+    ]
 
 
 def test_figures_of_different_data_or_scale_are_not_compared() -> None:
@@ -427,5 +450,5 @@ def test_the_remark_states_the_seeds_and_the_reason() -> None:
     few = fig3a({"drag": rounds(20), "fedavg": rounds(50)}, changes=["rounds=100"])
     line = make_row(judge_claim(claim, few), few)
     assert line.verdict == "UNDECIDED" and "Needs 3 seeds, 1 run." in line.remark
-    assert "With rounds=100." in line.remark
+    assert "With rounds=100 in fig3a." in line.remark
     assert make_row(judge_claim(claim, {}), {}).remark == "Missing runs: fig3a."

@@ -203,7 +203,7 @@ def _verdict_table(rows: Sequence[Row]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_lines=True)
     table.add_column("claim", max_width=12)
     table.add_column("statement", ratio=3)
-    table.add_column("measured: median (95 % interval)", ratio=4)
+    table.add_column("measured: median (interval)", ratio=4)
     table.add_column("verdict", no_wrap=True)
     table.add_column("remark", ratio=3)
     for row in rows:
@@ -211,7 +211,7 @@ def _verdict_table(rows: Sequence[Row]) -> Table:
         table.add_row(
             f"{row.claim}\n{row.section or row.source}",
             Text(row.text),
-            Text(row.measured.replace("; ", "\n")),
+            Text("\n".join(row.measured) or "—"),
             Text(row.verdict, style=STYLES[row.verdict]),
             Text("\n".join(text for text in (row.remark, missing) if text)),
         )

@@ -54,6 +54,12 @@ class Curve:
     def full_label(self) -> str:
         return f"{self.label}, {self.facet}" if self.facet else self.label
 
+    @property
+    def label_in_text(self) -> str:
+        """`FedAvg (no attack)` for the label `FedAvg, no attack`: in a list, commas separate curves."""
+        name, _, variant = self.full_label.partition(", ")
+        return f"{name} ({variant})" if variant else name
+
 
 @dataclass(frozen=True)
 class Quick:

@@ -38,6 +38,7 @@ METRIC_NAMES = {
     "pairwise_cosine": "mean pairwise cosine",
     "skipped": "fraction of skipped rounds",
     "reference_norm": "norm of the root update",
+    "bytes": "bytes in a round",
 }
 
 
@@ -62,7 +63,7 @@ class Row:
     source: str
     section: str
     text: str
-    measured: str
+    measured: list[str]  # a line for each comparison and setting
     verdict: str
     remark: str
     missing: str  # seeds, rounds and computing time, if it is open
@@ -119,36 +120,37 @@ def metric_name(comparison: Comparison, summaries: Summaries) -> str:
     return METRIC_NAMES.get(comparison.metric, comparison.metric)
 
 
-def format_measured(result: ClaimResult, summaries: Summaries) -> str:
-    """The comparisons of each setting; those that all settings share are not repeated."""
-    texts: dict[str, list[str]] = {
-        label: [text for each in results if (text := format_comparison(each, summaries))]
-        for label, results in result.by_setting.items()
-    }
-    shared = [text for text in next(iter(texts.values())) if all(text in others for others in texts.values())]
-    if len(texts) == 1:
-        shared = []
-    parts = [
-        (f"{label}: " if label else "") + "; ".join(own)
-        for label, each in texts.items()
-        if (own := [text for text in each if text not in shared])
-    ]
-    return "; ".join([*shared, *parts]) or "—"
+def format_measured(result: ClaimResult, summaries: Summaries) -> list[str]:
+    """A line for each comparison, with the figure where there are several, and with the setting it is for."""
+    lines = []
+    for label, results in result.by_setting.items():
+        figures = [each.comparison.figure for each in results]
+        for each in results:
+            figure = each.comparison.figure
+            text = format_comparison(each, summaries, named=not label or figures.count(figure) > 1)
+            place = ", ".join(word for word in (figure if len(set(figures)) > 1 else "", label) if word)
+            if text:
+                lines.append(f"{place}: {text}" if place else text)
+    return lines
 
 
-def format_comparison(result: ComparisonResult, summaries: Summaries) -> str:
-    """`DRAG 390, SCAFFOLD 520: ratio 0.75 (0.70 to 0.80)`: medians of curve and best competitor, then the statistic."""
+def format_comparison(result: ComparisonResult, summaries: Summaries, *, named: bool = True) -> str:
+    """`DRAG 390, SCAFFOLD 520: ratio 0.75 (0.70 to 0.80)`: medians of curve and best competitor, then the statistic.
+
+    Without `named` the label of the curve is left out.
+    """
     if result.verdict is Verdict.NOT_RUN:
         return ""
     comparison, values = result.comparison, list(result.values.values())
-    statistic = f"{statistic_name(comparison)} {format_values(comparison, values)}"
+    statistic = format_values(comparison, values)
     summary, figure = summaries[comparison.figure], load_figure(comparison.figure)
     records = {c: [summary.curves[c][seed] for seed in result.values] for c in comparison.curves}
     if comparison.minus is not None or comparison.statistic == "margin":
-        return statistic
+        return f"{statistic_name(comparison)} {statistic}"
     if not comparison.versus:
         ending = format_divergence(records[comparison.curve])
-        return f"{statistic} ({ending})" if ending else statistic
+        name = statistic_name(comparison) if named else value_name(comparison)
+        return f"{name} {statistic}".strip() + (f" ({ending})" if ending else "")
     by_seed = [metrics(comparison, seed, summary) for seed in result.values]
     medians = {curve: median([values[curve] for values in by_seed]) for curve in comparison.curves}
     sign = 1 if comparison.low_is_best else -1
@@ -160,8 +162,9 @@ def format_comparison(result: ComparisonResult, summaries: Summaries) -> str:
         number = format_value(plain, medians[curve])
         if ending:
             number = ending if all(record.diverged for record in records[curve]) else f"{number} ({ending})"
-        curves.append(f"{figure[curve].label} {number}")
-    return f"{', '.join(curves)}: {statistic}"
+        curves.append(f"{figure[curve].label_in_text} {number}" if named or curve == best else number)
+    points = comparison.statistic == "difference" and comparison.metric in ACCURACY_METRICS  # the unit says it
+    return f"{', '.join(curves)}: {statistic if points else f'{statistic_name(comparison)} {statistic}'}"
 
 
 def format_divergence(records: Sequence[Record]) -> str:
@@ -180,20 +183,31 @@ def statistic_name(comparison: Comparison) -> str:
     if comparison.label:
         return comparison.label
     if comparison.statistic == "value":
-        label = load_figure(comparison.figure)[comparison.curve].full_label
-        return f"{label}, {METRIC_NAMES.get(comparison.metric, comparison.metric)}"
+        label = load_figure(comparison.figure)[comparison.curve].label_in_text
+        name = value_name(comparison)
+        return f"{label}, {name}" if name else label
     return comparison.statistic.removeprefix("inverse_")
 
 
+def value_name(comparison: Comparison) -> str:
+    """The metric; for final accuracy nothing, since it is what an accuracy means where nothing is said."""
+    return "" if comparison.metric == "final" else METRIC_NAMES.get(comparison.metric, comparison.metric)
+
+
 def format_values(comparison: Comparison, values: Sequence[Interval]) -> str:
-    """The median, with its 95 % interval over several seeds."""
+    """The median, with its interval over several seeds; words that both have are not repeated."""
     central, confidence = median(values), bootstrap(values)
     text = format_value(comparison, central)
-    low, high = (format_value(comparison, bound) for bound in _bounds(confidence, values))
-    if low == high:
+    ends = [format_value(comparison, bound) for bound in _bounds(confidence, values)]
+    if ends[0] == ends[1]:
         return text
-    unit = next((unit for unit in (" points", " %") if low.endswith(unit) and high.endswith(unit)), "")
-    return f"{text} ({low.removesuffix(unit)} to {high})"
+    for unit in (" points", " %", " MB"):
+        if all(shown.endswith(unit) for shown in (text, *ends)):
+            ends = [end.removesuffix(unit) for end in ends]
+    for bound in ("at most ", "at least ", "> "):
+        if all(shown.startswith(bound) for shown in (text, *ends)):
+            ends = [end.removeprefix(bound) for end in ends]
+    return f"{text} ({' to '.join(ends)})"
 
 
 def _bounds(confidence: Interval, values: Sequence[Interval]) -> tuple[Interval, Interval]:
@@ -232,6 +246,8 @@ def format_number(comparison: Comparison, number: float) -> str:
         return f"{100 * number:.1f} %" if kind == "value" else f"{100 * number:+.1f} points"
     if comparison.metric in FRACTIONS:
         return f"{100 * number:.3g} %"
+    if comparison.metric == "bytes":
+        return f"{number / 1e6:.1f} MB"
     return f"{number:.3f}" if comparison.metric == "pairwise_cosine" else f"{number:.4g}"
 
 
@@ -241,15 +257,15 @@ def format_remark(result: ClaimResult, summaries: Summaries) -> str:
     run = [r for r in result.results if r.verdict is not Verdict.NOT_RUN]
     used = [summaries[name] for name in claim.figures if name in summaries]
     quick = any(summary.quick for summary in used)
-    changes = dict.fromkeys(change for summary in used for change in summary.reported_changes)
+    changes = [f"{', '.join(s.reported_changes)} in {s.figure}" for s in used if s.reported_changes]
     missing = dict.fromkeys(name for r in result.results for name in r.missing)
     own = {Verdict.PASS: claim.if_pass, Verdict.MIXED: claim.if_mixed, Verdict.FAIL: claim.if_fail}.get(verdict, "")
     texts = [
-        format_settings(result) if claim.settings else format_seeds(run) if run and not missing else "",
+        format_settings(result) if claim.settings else "" if verdict is Verdict.NOT_RUN else format_seeds(result),
         f"Missing runs: {', '.join(missing)}." if missing else "",
         *format_lower_targets(run, summaries),
-        f"With {', '.join(changes)}." if changes and run else "",
-        *([] if missing else format_reasons(run, claim.seeds)),
+        f"With {' and '.join(changes)}." if changes and run else "",
+        *(format_reasons(run, claim.seeds) if verdict is Verdict.UNDECIDED else []),
         "Reduced settings; not evidence." if quick and verdict in DECIDED else own,
     ]
     return " ".join(text for text in texts if text)
@@ -271,17 +287,17 @@ def format_reasons(results: Sequence[ComparisonResult], needed_seeds: int) -> li
 
 
 def format_settings(result: ClaimResult) -> str:
-    """`Holds for c = 0.25 and 0.5. Fails for c = 0.1.`"""
-    text = _group_settings(result.verdicts)
+    """`Holds for c = 0.25 and 0.5. Fails for c = 0.1.`; for undecided settings, what their seeds say so far."""
     so_far = {
         label: weakest([replace(r, verdict=verdict_over_seeds(r.comparison, list(r.values.values()))) for r in results])
         for label, results in result.by_setting.items()
         if result.verdicts[label] is Verdict.UNDECIDED
     }
-    if any(verdict in DECIDED for verdict in so_far.values()):
-        now = _group_settings(so_far)
-        text += f" So far: {now[:1].lower()}{now[1:]}"
-    return text
+    if not any(verdict in DECIDED for verdict in so_far.values()):
+        return _group_settings(result.verdicts)
+    decided = {label: verdict for label, verdict in result.verdicts.items() if label not in so_far}
+    now = _group_settings(so_far)
+    return f"{_group_settings(decided)} So far: {now[:1].lower()}{now[1:]}".strip()
 
 
 def _group_settings(verdicts: Mapping[str, Verdict]) -> str:
@@ -307,33 +323,36 @@ def join_labels(labels: Sequence[str]) -> str:
 
 
 def format_lower_targets(results: Sequence[ComparisonResult], summaries: Summaries) -> list[str]:
-    """`No run reached 70 %: judged at 45 %. Best accuracy: DRAG 47.5 %, FedAvg 38.9 %.`"""
-    best: dict[str, dict[str, None]] = {}  # the lower target -> accuracy of each curve, in order
+    """`No run of fig4a reached 70 %: judged at 35 % (best accuracy: DRAG 47.5 %, FedAvg 38.9 %).`"""
+    best: dict[str, dict[str, None]] = {}  # what was judged -> accuracy of each curve, in order
     for result in results:
         if result.missed_target is None:
             continue
-        judged = (
-            f"No run reached {100 * result.missed_target:g} %: judged at {100 * (result.comparison.target or 0):g} %"
-        )
+        judged = f"judged at {100 * (result.comparison.target or 0):g} %"
         for term in result.comparison.terms:
-            for curve in term.curves:
-                records = [summaries[term.figure].curves[curve][seed] for seed in result.values]
-                accuracy = f"{100 * statistics.median(record.best for record in records):.1f} %"
-                label = f"{load_figure(term.figure)[curve].label} {accuracy}"
-                where = f" ({term.figure})" if len(result.comparison.terms) > 1 else ""
-                best.setdefault(judged, {})[f"{label}{where}"] = None
-    return [f"{judged}. Best accuracy: {', '.join(curves)}." for judged, curves in best.items()]
+            curves = summaries[term.figure].curves
+            records = {curve: [curves[curve][seed] for seed in result.values] for curve in term.curves}
+            reached = any(r.rounds_to(result.missed_target) is not None for each in records.values() for r in each)
+            first = f"No run of {term.figure} reached {100 * result.missed_target:g} %: {judged}"
+            shown = best.setdefault(f"{term.figure} {judged} too" if reached else first, {})
+            for curve, each in records.items():
+                accuracy = f"{100 * statistics.median(record.best for record in each):.1f} %"
+                ending = "diverged" if all(record.diverged for record in each) else accuracy
+                shown[f"{load_figure(term.figure)[curve].label_in_text} {ending}"] = None
+    return [f"{judged} (best accuracy: {', '.join(curves)})." for judged, curves in best.items()]
 
 
-def format_seeds(results: Sequence[ComparisonResult]) -> str:
-    """`Holds for 3 of 3 seeds.`, of the comparison that holds for the fewest seeds."""
-    worst = min(results, key=lambda r: list(r.holds.values()).count(True) / max(1, len(r.holds)))
+def format_seeds(result: ClaimResult) -> str:
+    """`Holds for 3 of 3 seeds.`; of several comparisons, for the one that decides and holds for the fewest seeds."""
+    deciding = [r for r in result.results if r.verdict is result.verdict]
+    worst = min(deciding, key=lambda r: list(r.holds.values()).count(True) / len(r.holds))
     holds, comparison = list(worst.holds.values()), worst.comparison
     text = f"Holds for {holds.count(True)} of {len(holds)} seed{'s' * (len(holds) > 1)}"
     if None in holds:
         text += f", open for {holds.count(None)}"
-    if len(results) > 1:
+    if len(result.results) > 1:
         exact = comparison.relation in ("within", "apart")
         threshold = f"{comparison.threshold:g}" if exact else format_number(comparison, comparison.threshold)
-        text += f" ({statistic_name(comparison)} {RELATIONS[comparison.relation]}{threshold})"
+        place = f"{comparison.figure}: " if len(result.claim.figures) > 1 else ""
+        text += f" ({place}{statistic_name(comparison)} {RELATIONS[comparison.relation]}{threshold})"
     return f"{text}."

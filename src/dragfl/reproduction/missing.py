@@ -48,8 +48,8 @@ def find_missing(result: ClaimResult, summaries: Summaries) -> Missing:
             for term in each.comparison.terms:
                 for curve in term.curves:
                     records = summaries[term.figure].curves.get(curve, {}) if term.figure in summaries else {}
-                    if len(records) < needed:
-                        runs[term.figure, _with_runs(term.figure, curve).id] = needed - len(records)
+                    if absent := sum(seed not in records for seed in range(needed)):
+                        runs[term.figure, _with_runs(term.figure, curve).id] = absent
         elif each.verdict is Verdict.UNDECIDED and each.comparison.metric == "rounds":
             rounds |= _missing_rounds(each, summaries)
     return Missing(needed, runs, rounds)
@@ -107,7 +107,7 @@ def run_seconds(figure: str, curve: str, summaries: Summaries) -> float:
 
 
 def describe_missing(result: ClaimResult, summaries: Summaries) -> str:
-    """`2 more seeds of DRAG and FedAvg: about 3.5 h of computing.`; empty for a claim that is decided."""
+    """`2 more seeds of DRAG, FedAvg in fig3a: about 3.5 h of computing.`; empty for a claim that is decided."""
     if result.verdict not in (Verdict.UNDECIDED, Verdict.NOT_RUN):
         return ""
     missing, texts = find_missing(result, summaries), []
@@ -124,19 +124,28 @@ def describe_missing(result: ClaimResult, summaries: Summaries) -> str:
     texts = [f"{' and '.join(texts)}{time}."] if texts else []
     if beyond:
         texts.append(f"The target is out of reach at the present rate of {_curve_names(beyond)}.")
+    if full := _full_length_seconds(result, summaries):
+        texts.append(f"With all rounds of the figures: at most about {format_duration(full)}.")
     return " ".join(texts)
 
 
+def _full_length_seconds(result: ClaimResult, summaries: Summaries) -> float:
+    """Computing time for the runs of figures that were run with fewer rounds, if none stops early; 0 without any."""
+    terms = [term for each in result.results for term in each.comparison.terms if term.figure in summaries]
+    keys = {(term.figure, _with_runs(term.figure, curve).id) for term in terms for curve in term.curves}
+    short = [key for key in keys if summaries[key[0]].rounds < load_figure(key[0]).rounds]
+    return sum(result.claim.seeds * load_figure(f).rounds * round_seconds(f, curve, summaries) for f, curve in short)
+
+
 def _curve_names(keys: Iterable[tuple[str, str]]) -> str:
-    """`DRAG; FedAvg, no attack (fig7)`, or their number if there are many."""
+    """`DRAG, FedAvg (no attack) in fig7`, or their number if there are many."""
     by_figure: dict[str, dict[str, None]] = {}
     for figure, curve in keys:
-        by_figure.setdefault(figure, {})[load_figure(figure)[curve].full_label] = None
+        by_figure.setdefault(figure, {})[load_figure(figure)[curve].label_in_text] = None
     lists = {
-        f: "; ".join(labels) if len(labels) <= MOST_NAMES else f"{len(labels)} curves"
-        for f, labels in by_figure.items()
+        f: ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} curves" for f, names in by_figure.items()
     }
-    return " and ".join(f"{labels} ({figure})" for figure, labels in lists.items())
+    return " and ".join(f"{names} in {figure}" for figure, names in lists.items())
 
 
 def _with_runs(figure: str, curve: str) -> Curve:

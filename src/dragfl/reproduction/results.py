@@ -24,7 +24,7 @@ from dragfl.reproduction.intervals import median
 from dragfl.reproduction.plots import plot_figure
 from dragfl.reproduction.run_time import format_duration
 from dragfl.reproduction.runs import FigureRequest, Planner, plan_figure
-from dragfl.reproduction.summary import DECIDED, Record, Summaries, Summary, read_summary, summarise, write_summary
+from dragfl.reproduction.summary import CUT_SHORT, Record, Summaries, Summary, read_summary, summarise, write_summary
 from dragfl.reproduction.verdicts import Verdict, judge_claim, rounds_to
 
 VERDICTS = "verdicts.json"
@@ -108,7 +108,7 @@ def shortened_note(summary: Summary) -> str:
     """`fig4a: FedProx 300 of 1000 rounds: no verdict depends on more (--until-decided).`, or "" for whole runs."""
     figure, parts = load_figure(summary.figure), []
     for curve in figure.curves:
-        ends = sorted({r.end for r in summary.curves.get(curve.id, {}).values() if r.ended == DECIDED})
+        ends = sorted({r.end for r in summary.curves.get(curve.id, {}).values() if r.ended == CUT_SHORT})
         if ends:
             parts.append(f"{curve.full_label} {' to '.join(str(end) for end in dict.fromkeys((ends[0], ends[-1])))}")
     rounds = f"of {summary.rounds} rounds: no verdict depends on more (--until-decided)"

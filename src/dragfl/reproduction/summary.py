@@ -23,7 +23,7 @@ from dragfl.runs.directory import Run
 
 # Of datasets whose stored records have no number of classes.
 CHANCE = {"emnist": 1 / 47, "emnist47": 1 / 47, "cifar10": 0.1, "mnist": 0.1, "digits": 0.1}
-DECIDED = "decided"  # how a run ended that --until-decided has shortened
+CUT_SHORT = "decided"  # how a run ended that --until-decided has shortened
 WINDOW = 100  # rounds: the last ones for final accuracy and its standard deviation, the first ones for cosines
 TELEMETRY = {  # statistics of a record that are computed from the logs of a run; see `telemetry`
     "bytes": "bytes in a round, up and down, all clients together: mean over rounds",
@@ -160,7 +160,7 @@ def summarise(plan: FigurePlan, stored: Summary | None = None, others: Iterable[
     tuned = dict(plan.tuned)
     runs = [*plan.runs, *plan.deferred]
     by_length = sorted(records.values(), key=lambda record: record.limit)
-    shortened = {without_rounds(record.run): record for record in by_length if record.ended == DECIDED}
+    shortened = {without_rounds(record.run): record for record in by_length if record.ended == CUT_SHORT}
     wanted = [(run.curve, run.seed, run.planned.name, finished_run(run.planned.folder)) for run in runs]
     for curve in map(figure.__getitem__, plan.untuned):
         names = [run.planned.name for run in plan.tuning if run.curve == curve.id]
@@ -177,7 +177,7 @@ def summarise(plan: FigurePlan, stored: Summary | None = None, others: Iterable[
     for run in plan.runs:
         record = curves[run.curve].get(run.seed)
         if run.shortened and record is not None and record.ended == "rounds":
-            curves[run.curve][run.seed] = replace(record, ended=DECIDED)
+            curves[run.curve][run.seed] = replace(record, ended=CUT_SHORT)
     experiment = [*runs, *plan.tuning][0].planned.experiment
     return Summary(
         figure=figure.name,
