@@ -60,7 +60,8 @@ Verdicts are computed by [verdicts.py]({SOURCE}/verdicts.py) from the summaries 
 
 - *Rounds to target*: the first evaluated round with at least the target accuracy. A run that does not reach it is
   censored: it needs more rounds than it had. A ratio with a censored denominator is an upper bound ("at most"), one
-  with a censored numerator a lower bound ("at least"); with both it is open. A run that diverged never reaches it.
+  with a censored numerator a lower bound ("at least"); with both it is open. A run that diverged never
+  reaches it; of two such runs neither is faster.
 - If no run of a comparison reaches the target, the comparison is judged at the highest multiple of
   {100 * TARGET_STEP:g} % that the best competitor reaches in the median over seeds (a rank: at the highest that all
   curves reach, without those that diverged), and the remark says so.

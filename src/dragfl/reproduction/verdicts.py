@@ -1,8 +1,9 @@
 """Verdicts from summaries, by the same rules for every claim.
 
 For one seed: rounds to the target is the first evaluated round that reaches it. A run that does not reach it is
-censored at the last round for which its accuracy is known, and a run that diverged never reaches it. A ratio with a
-censored denominator has an upper bound only, one with a censored numerator a lower bound, one with both is open.
+censored at the last round for which its accuracy is known, and a run that diverged never reaches it (two of them have
+a ratio of 1). A ratio with a censored denominator has an upper bound only, one with a censored numerator a lower bound,
+one with both is open.
 Accuracies are compared within the rounds that all runs of the comparison have; a run that diverged is at chance level.
 
 Over seeds: PASS if the relation holds for the median and all seeds; MIXED if for the median, but not for all seeds;
