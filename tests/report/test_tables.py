@@ -90,6 +90,14 @@ def test_one_value_has_no_deviation() -> None:
     assert mean_std([]) is None
 
 
+def test_a_target_on_validation_data_has_a_column_of_its_own(make_run: MakeRun) -> None:
+    """The test accuracy is no part of it: without a validation accuracy the target is not reached."""
+    rows = report.summarize_runs(make_run("held-out", spec={"evaluation": {"target_on": "validation"}}))
+    (line,) = (row.cells() for row in rows)
+    assert line["rounds to 80 % (validation data)"].startswith("not reached")
+    assert "rounds to 80 %" not in line
+
+
 def test_no_target_column_without_a_target(make_run: MakeRun) -> None:
     rows = report.summarize_runs(make_run("free", spec={"target_accuracy": None}))
     assert not any(name.startswith("rounds to") for name in rows[0].cells())

@@ -43,6 +43,7 @@ class Row:
     unfinished: tuple[int, ...] = ()  # seeds of the runs without a result
     diverged: tuple[int, ...] = ()  # seeds of the runs that diverged
     diverged_at: tuple[int, ...] = ()  # and the rounds in which they did
+    target_on: str = "test"  # the data that the target refers to
 
     @property
     def all_diverged(self) -> bool:
@@ -53,7 +54,8 @@ class Row:
         """The row as text, by column name."""
         cells = {"run": self.label, "seed": ", ".join(map(str, self.seeds))}
         if self.target is not None:
-            cells[f"rounds to {100 * self.target:g} %"] = str(self.rounds_to_target)
+            data = "" if self.target_on == "test" else f" ({self.target_on} data)"
+            cells[f"rounds to {100 * self.target:g} %{data}"] = str(self.rounds_to_target)
         without = format_diverged(self.diverged_at) if self.all_diverged else NOT_SET
         best, final = (None, None) if self.all_diverged else (self.best_accuracy, self.final_accuracy)
         return cells | {
@@ -114,6 +116,7 @@ def _summarize_group(group: Group) -> Row:
         unfinished=tuple(seed_of(run) for run in group.runs if not run.finished),
         diverged=tuple(map(seed_of, diverged)),
         diverged_at=tuple(run.diverged_at or 0 for run in diverged),
+        target_on=group.runs[0].target_on,
     )
 
 

@@ -114,13 +114,14 @@ class Run:
         """
         return [(m["round"], float(m[name])) for m in self.metrics if m.get(name) is not None]
 
-    def rounds_to(self, target: float) -> int | None:
-        """The first evaluated round with at least this accuracy, or None.
+    @property
+    def target_on(self) -> str:
+        """The data that targets refer to: "test" or "validation"."""
+        return str(self.spec.get("evaluation", {}).get("target_on", "test"))
 
-        It is the accuracy on the test set, or on the validation data where `evaluation.target_on` says so.
-        """
-        validation = self.spec.get("evaluation", {}).get("target_on") == "validation"
-        name = "validation_accuracy" if validation else "accuracy"
+    def rounds_to(self, target: float) -> int | None:
+        """The first evaluated round with at least this accuracy on the data of `target_on`, or None."""
+        name = "validation_accuracy" if self.target_on == "validation" else "accuracy"
         return next((t for t, value in self.values(name) if value >= target), None)
 
     def model(self) -> dict[str, Tensor]:

@@ -36,8 +36,9 @@ def draw_accuracy(groups: Sequence[Group], *, by_bytes: bool = False) -> Drawing
     plots = _lines_by_attack(groups, accuracy_by_bytes if by_bytes else points_by_round("accuracy"))
     if not plots:
         return None
-    targets = {group.spec.get("target_accuracy") for group in groups}
-    target = targets.pop() if len(targets) == 1 else None  # drawn if all groups have the same
+    targets = {(group.spec.get("target_accuracy"), group.runs[0].target_on) for group in groups}
+    target, data = targets.pop() if len(targets) == 1 else (None, "test")
+    target = target if data == "test" else None  # drawn if all groups have the same target, on the test data
     figure = _draw_plots(plots)
     for ax in figure.axes:
         set_accuracy_axis(ax, target)
