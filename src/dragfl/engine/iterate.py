@@ -21,6 +21,8 @@ from torch import Tensor
 from dragfl.errors import SpecError
 from dragfl.types import Algorithm, OwnIterate
 
+OWN_ITERATES: tuple[str, ...] = ("client average", "mean of two")
+
 
 @dataclass(frozen=True)
 class IterateState:
@@ -57,10 +59,8 @@ def own_model(algorithm: Algorithm, before: Tensor, step: Tensor, after: Tensor)
     for part in (algorithm.correction, algorithm.aggregate):
         if not isinstance(part, OwnIterate):
             continue
-        if part.own_iterate == "client average":
-            return before + step
-        if part.own_iterate == "mean of two":
-            return 0.5 * (before + after)
-        choices = "'client average' or 'mean of two'"
-        raise SpecError(f"{type(part).__name__}.own_iterate: {part.own_iterate!r}; choose {choices}")
+        if part.own_iterate not in OWN_ITERATES:
+            choices = " or ".join(map(repr, OWN_ITERATES))
+            raise SpecError(f"{type(part).__name__}.own_iterate: {part.own_iterate!r}; choose {choices}")
+        return before + step if part.own_iterate == "client average" else 0.5 * (before + after)
     return None
