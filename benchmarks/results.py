@@ -103,6 +103,4 @@ def comparison_from_json(table: Mapping[str, Any]) -> Comparison:
 
 def describe_environment() -> dict[str, Any]:
     """The machine, the versions, and the load average."""
-    machine = environment.describe_environment(SEED, parameters=0)
-    del machine["parameters"]
-    return {"machine": machine, "load": round(os.getloadavg()[0], 2)}
+    return {"machine": environment.describe_environment(SEED), "load": round(os.getloadavg()[0], 2)}

@@ -80,7 +80,6 @@ def test_a_setting_of_another_algorithm() -> None:
         ("aggregate", "fltrust", {"on_no_trust": "rooot"}),
         ("correction", "scaffold", {"option": "1"}),
         ("correction", "mime", {"weighting": "sample"}),
-        ("server", "adabest", {"report": "averag"}),
     ],
 )
 def test_an_unknown_choice_is_an_error(kind: str, name: str, word: dict[str, str]) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 
-def describe_environment(seed: int, parameters: int, classes: int) -> dict[str, Any]:
-    """The content of run.json."""
+def describe_environment(seed: int, **sizes: int) -> dict[str, Any]:
+    """The content of run.json; `sizes`: of the problem, such as its number of parameters."""
     return {
         **{package: version(package) for package in ("dragfl", "torch", "numpy")},
         "python": platform.python_version(),
@@ -20,8 +20,7 @@ def describe_environment(seed: int, parameters: int, classes: int) -> dict[str, 
         "cores": os.cpu_count(),
         "git": _git_commit(),
         "seed": seed,
-        "parameters": parameters,
-        "classes": classes,
+        **sizes,
     }
 
 

@@ -63,7 +63,8 @@ def run(
         if find_run(folder) is not None:  # another process has created it in the meantime
             return run(experiment, folder)
         federation = simulation.federation
-        environment = describe_environment(experiment.seed, federation.info.dim, federation.worker.dataset.classes)
+        sizes = {"parameters": federation.info.dim, "classes": federation.worker.dataset.classes}
+        environment = describe_environment(experiment.seed, **sizes)
         atomic.write_json(folder / INFO, environment)
         atomic.write_text(folder / SPEC, simulation.experiment.to_toml())
         return _run_rounds(simulation, folder, on_record, should_stop)
