@@ -238,7 +238,7 @@ def test_list_and_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "fig7", "--dry-run", "data.dataset=digits", "root.size=50"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3 * 7
     assert main(["reproduce", "controls3a", "--list", "data.dataset=digits"]) == 0
-    # 2 x 4 x 3 that tune, 3 of each of FedAvg, DRAG and FedExP, 6 with the selected values
-    assert "39 runs, 39 missing" in capsys.readouterr().out
+    # 2 x 3 x 3 that tune, 3 of each of FedAvg, DRAG and FedExP, 6 with the selected values
+    assert "33 runs, 33 missing" in capsys.readouterr().out
     assert main(["reproduce", "controls3a", "--dry-run", "data.dataset=digits"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "and 6 runs that depend on these"
