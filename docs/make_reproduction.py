@@ -17,7 +17,7 @@ from dragfl.config.overrides import override
 from dragfl.report.figures.files import FIGURES
 from dragfl.reproduction.claims import claims_for, load_causes
 from dragfl.reproduction.figure import Curve, Figure, figure_names, load_figure
-from dragfl.reproduction.formatting import Row, format_comparison, metric_name
+from dragfl.reproduction.formatting import format_comparison, metric_name
 from dragfl.reproduction.plots import caption
 from dragfl.reproduction.results import (
     curve_table,
@@ -27,6 +27,7 @@ from dragfl.reproduction.results import (
     total_seconds,
     verdict_rows,
 )
+from dragfl.reproduction.rows import Row
 from dragfl.reproduction.run_time import format_duration
 from dragfl.reproduction.runs import FigureRequest
 from dragfl.reproduction.summary import WINDOW, Summaries, Summary

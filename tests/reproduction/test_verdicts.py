@@ -11,9 +11,10 @@ import pytest
 
 from dragfl.errors import SpecError
 from dragfl.reproduction.claims import Claim, Comparison, parse_claim
-from dragfl.reproduction.formatting import format_comparison, format_divergence, join_labels, make_row
+from dragfl.reproduction.formatting import format_comparison, format_divergence
 from dragfl.reproduction.intervals import Interval
 from dragfl.reproduction.results import curve_table
+from dragfl.reproduction.rows import join_labels, make_row
 from dragfl.reproduction.summary import Record, Summary
 from dragfl.reproduction.verdicts import (
     Verdict,

@@ -13,7 +13,7 @@ from dragfl.cli.options import number_of_jobs
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dragfl.reproduction.formatting import Row
+    from dragfl.reproduction.rows import Row
     from dragfl.reproduction.runs import FigurePlan, FigureRequest, Planner
 
 RUNS, QUICK_RUNS = Path("reproduction-runs"), Path("reproduction-runs-quick")

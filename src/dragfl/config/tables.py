@@ -10,6 +10,7 @@ from dragfl.schedules import Schedule, check_range
 from dragfl.training.batches import Sampling
 
 Range = int | tuple[int, int]
+TARGET_METRICS = {"test": "accuracy", "validation": "validation_accuracy"}  # evaluation.target_on -> logged metric
 
 
 def at_least(where: str, value: float | None, low: float) -> None:
@@ -167,7 +168,7 @@ class Evaluation:
 
     @property
     def target_metric(self) -> str:
-        return "validation_accuracy" if self.target_on == "validation" else "accuracy"
+        return TARGET_METRICS[self.target_on]
 
 
 @dataclass(frozen=True)

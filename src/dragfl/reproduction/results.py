@@ -19,9 +19,10 @@ from dragfl.errors import SpecError
 from dragfl.report.figures.files import FIGURES
 from dragfl.reproduction.claims import load_claims
 from dragfl.reproduction.figure import figure_names, load_figure
-from dragfl.reproduction.formatting import Row, format_divergence, make_row
+from dragfl.reproduction.formatting import format_divergence
 from dragfl.reproduction.intervals import median
 from dragfl.reproduction.plots import plot_figure
+from dragfl.reproduction.rows import Row, make_row
 from dragfl.reproduction.run_time import format_duration
 from dragfl.reproduction.runs import FigureRequest, Planner, plan_figure
 from dragfl.reproduction.summary import CUT_SHORT, Record, Summaries, Summary, read_summary, summarise, write_summary

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragfl.config.compare import comparable
 from dragfl.config.migrate import rename_keys
+from dragfl.config.tables import TARGET_METRICS
 from dragfl.errors import DamagedRun, Diverged
 from dragfl.lazy import Tensor
 
@@ -121,8 +122,7 @@ class Run:
 
     def rounds_to(self, target: float) -> int | None:
         """The first evaluated round with at least this accuracy on the data of `target_on`, or None."""
-        name = "validation_accuracy" if self.target_on == "validation" else "accuracy"
-        return next((t for t, value in self.values(name) if value >= target), None)
+        return next((t for t, value in self.values(TARGET_METRICS[self.target_on]) if value >= target), None)
 
     def model(self) -> dict[str, Tensor]:
         """The final model as a state dict: `module.load_state_dict(run.model())`."""
