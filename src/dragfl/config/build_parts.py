@@ -11,8 +11,9 @@ from typing import Any, Literal
 from dragfl.aggregates.robust import Chain
 from dragfl.algorithms import PARTS, PRESETS, chain, describe_chain, expand
 from dragfl.attacks import ATTACKS
+from dragfl.config.convert import check_keys, convert
 from dragfl.config.overrides import ATTACKER_KEYS, EXCEEDS_F, NO_ATTACK, with_named_settings
-from dragfl.config.registry import build, check_keys, convert, describe, import_object, look_up
+from dragfl.config.registry import build, describe, import_object, look_up
 from dragfl.config.tables import Attackers
 from dragfl.data import DATASETS, FILE_KINDS
 from dragfl.errors import SpecError, nearest

@@ -4,74 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import re
 import sys
-import types
-import typing
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any
 
-import msgspec
-
+from dragfl.config.convert import convert
 from dragfl.errors import SpecError, nearest
-
-T = TypeVar("T")
-
-
-def convert(where: str, table: Mapping[str, Any], kind: type[T]) -> T:
-    """Turn a table into a dataclass; the error for an unknown or mistyped key has the closest valid one."""
-    check_keys(where, table, [f.name for f in dataclasses.fields(kind)])  # type: ignore[arg-type]
-    try:
-        converted = msgspec.convert(dict(table), kind, strict=True)
-    except msgspec.ValidationError as error:
-        if isinstance(error.__cause__, SpecError):
-            raise error.__cause__ from None
-        raise SpecError(_readable(where, table, kind, str(error))) from None
-    for key, value in table.items():  # msgspec ignores unknown keys of inner tables, such as a schedule
-        inner = getattr(converted, key)
-        if isinstance(value, Mapping) and dataclasses.is_dataclass(inner):
-            check_keys(f"{where}.{key}".lstrip("."), value, [f.name for f in dataclasses.fields(inner)])
-    return converted
-
-
-def check_keys(where: str, table: Mapping[str, Any], known: typing.Iterable[str]) -> None:
-    """Raise at the first key that is not known."""
-    known = list(known)
-    for key in table:
-        if key not in known:
-            raise SpecError(f"{where}.{key}: unknown key '{key}'{nearest(key, known)}".lstrip("."))
-
-
-def _readable(where: str, table: Mapping[str, Any], kind: Any, message: str) -> str:
-    """A message of msgspec with the key path, the value and the closest valid word."""
-    found = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*?)`)?", message)
-    text, path = (found[1], found[2] or "") if found else (message, "")
-    value: Any = table
-    for part in re.findall(r"[^.\[\]]+", path):
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-            kind = _inner_kind(kind, part)
-    words = [word for choice in _choices(kind) if typing.get_origin(choice) is Literal for word in get_args(choice)]
-    hint = nearest(str(value), words) if words else ""
-    seen = f" (value {value!r}){hint}" if path else ""
-    name = ".".join(p for p in (where, path) if p) or "the experiment"
-    text = text.replace("object", "table")
-    return f"{name}: {text[:1].lower()}{text[1:]}{seen}"
-
-
-def _inner_kind(kind: Any, field: str) -> Any:
-    """The type of a field of the dataclass among the choices."""
-    for choice in _choices(kind):
-        if dataclasses.is_dataclass(choice):
-            with suppress(NameError):  # an annotation that only a type checker can resolve
-                return typing.get_type_hints(choice).get(field)
-    return None
-
-
-def _choices(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if typing.get_origin(kind) in (types.UnionType, typing.Union) else (kind,)
 
 
 def import_object(where: str, target: str) -> Any:

@@ -33,9 +33,10 @@ from dragfl.config.build_parts import (
     make_model,
     needs_root,
 )
+from dragfl.config.convert import check_keys, convert
 from dragfl.config.migrate import refuse_old_keys
 from dragfl.config.overrides import EXCEEDS_F, override
-from dragfl.config.registry import build, check_keys, convert, describe, without_none
+from dragfl.config.registry import build, describe, without_none
 from dragfl.config.tables import Attackers, Checkpoint, Clients, Data, Engine, Evaluation, Root, State, Top
 from dragfl.data.partitions import PARTITIONS, Partition
 from dragfl.errors import SpecError

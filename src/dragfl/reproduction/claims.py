@@ -27,7 +27,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from dragfl.config.registry import convert
+from dragfl.config.convert import convert
 from dragfl.errors import SpecError, nearest
 from dragfl.reproduction.figure import load_figure
 from dragfl.reproduction.intervals import Relation

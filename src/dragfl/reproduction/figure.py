@@ -20,8 +20,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from dragfl.config.convert import convert
 from dragfl.config.overrides import override
-from dragfl.config.registry import convert
 from dragfl.errors import SpecError, nearest
 
 FOLDER = files("dragfl.reproduction").joinpath("figures")
