@@ -278,7 +278,7 @@ def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 def _seconds(run: Run) -> float:
     """The sum over rounds; the time between an interruption and the continuation is in no round."""
-    return round(sum(float(line.get("seconds", 0.0)) for line in run.timing), 1)
+    return float(f"{sum(float(line.get('seconds', 0.0)) for line in run.timing):.3g}")
 
 
 def _rounded(value: float) -> float:
