@@ -1,9 +1,10 @@
 """The documentation is correct: its code runs, its links resolve, its tables match the code.
 
-Every fenced block of README.md, CONTRIBUTING.md and docs/*.md is executed, in order, in a temporary folder per page
-that holds a copy of examples/: `python` blocks share a namespace, `toml` blocks must load as experiments, and in
-`console` blocks the lines that start with `dragfl ` go through the command line with few rounds. A page can skip a
-block with an HTML comment on the line before it: `<!-- test: skip, reason -->`.
+Every fenced block of README.md, CONTRIBUTING.md, docs/*.md and docs/tutorials/*.md is executed, in order, in a
+temporary folder per page that holds a copy of examples/: `python` blocks share a namespace, `toml` blocks must load as
+experiments, and in `console` blocks the lines that start with `dragfl ` go through the command line with few rounds.
+An HTML comment on the line before a block changes that: `<!-- test: skip, reason -->`, or `<!-- file: NAME -->` where
+the reader saves the block as a file.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from dragfl.config.spec import TABLES as SPEC_TABLES
 from dragfl.data.partitions import PARTITIONS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "tutorials").glob("*.md")])
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS]
 BLOCK = re.compile(r"^(?P<indent> *)```(?P<kind>\w*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 SKIP = re.compile(r"<!-- test: skip, .+ -->\s*$")
+FILE = re.compile(r"<!-- file: (\S+) -->\s*$")
 FEW = "rounds=2"
 
 page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
@@ -44,15 +47,18 @@ class Block:
     kind: str
     text: str
     line: int
+    file: str | None = None  # the name under which the reader saves it
 
 
 def blocks(path: Path) -> Iterator[Block]:
     """The fenced blocks of a page that are not skipped."""
     whole = path.read_text()
     for found in BLOCK.finditer(whole):
-        if not SKIP.search(whole[: found.start()]):
+        before = whole[: found.start()]
+        if not SKIP.search(before):
             text = re.sub(f"^{found['indent']}", "", found["text"], flags=re.MULTILINE)
-            yield Block(found["kind"], text, whole[: found.start()].count("\n") + 2)
+            file = FILE.search(before)
+            yield Block(found["kind"], text, before.count("\n") + 2, file and file[1])
 
 
 @pytest.fixture
@@ -72,7 +78,9 @@ def test_code_runs(path: Path, folder: Path) -> None:
     sys.modules["page"] = module
     try:
         for block in blocks(path):
-            if block.kind == "python":
+            if block.file is not None:
+                Path(block.file).write_text(block.text)
+            elif block.kind == "python":
                 code = "\n" * (block.line - 1) + block.text
                 exec(compile(code, str(path), "exec"), vars(module))
             elif block.kind == "toml":
