@@ -395,7 +395,7 @@ class RoundRecord:
     """One round, as written to `metrics.jsonl`, `clients.jsonl` and `timing.jsonl`."""
 
     round: int  # rounds completed, from 1
-    metrics: Mapping[str, float | int | str]  # never depends on the clock
+    metrics: Mapping[str, Any]  # numbers, words, or a list with one value per class; never depends on the clock
     clients: Mapping[str, list[Any]]  # per-client telemetry, one list a column
     timing: Mapping[str, float]  # seconds and memory
 

@@ -127,21 +127,22 @@ def test_double_softmax(toy: Dataset) -> None:
     assert once.loss(toy.x, toy.y)[0].item() != pytest.approx(expected.item(), abs=1e-3)
 
 
-def test_score_counts_correct_predictions_and_sums_the_loss(toy: Dataset) -> None:
+def test_score_marks_correct_predictions_and_sums_the_loss(toy: Dataset) -> None:
     model = FlatModel(net())
     w = torch.linspace(-1.0, 1.0, model.dim)
     model.w.copy_(w)
     logits = model.module(toy.test_x)
-    right = int((logits.argmax(1) == toy.test_y).sum())
     loss = nnf.cross_entropy(logits, toy.test_y).item() * len(toy.test_y)
     model.w.zero_()
-    assert Loop(model, toy).score(w, toy.test_x, toy.test_y) == pytest.approx((right, loss), rel=1e-6)
+    correct, summed = Loop(model, toy).score(w, toy.test_x, toy.test_y)
+    assert correct.equal(logits.argmax(1) == toy.test_y)
+    assert summed == pytest.approx(loss, rel=1e-6)
 
 
 def test_evaluation_disables_dropout(toy: Dataset) -> None:
     module = nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.9))
     loop = Loop(FlatModel(module), toy)
     w = loop.model.w.clone()
-    first = loop.score(w, toy.test_x, toy.test_y)
+    first = loop.score(w, toy.test_x, toy.test_y)[1]
     loop.train(w, Share(toy.x, toy.y, [np.arange(5)]), 0.0, torch.empty_like(w))
-    assert loop.score(w, toy.test_x, toy.test_y) == first
+    assert loop.score(w, toy.test_x, toy.test_y)[1] == first

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from dragfl.engine.client import (
     seed_forward,
     train_group,
 )
+from dragfl.engine.evaluation import Score, class_and_client_metrics, client_label_counts, mean_scores
 from dragfl.rng import rng
 from dragfl.training.batches import draw
 from dragfl.training.loop import Share
@@ -43,8 +44,6 @@ from dragfl.types import (
     RoundContext,
     Updates,
 )
-
-Score = tuple[int, float]  # of a test block: correct predictions, summed loss
 
 
 @dataclass(frozen=True)
@@ -145,34 +144,38 @@ class Worker:
         return self.test_blocks - (-len(self.validation) // self.test_block)
 
     def score(self, w: Tensor, block: int, buffers: Tensor | None = None) -> Score:
-        """(correct predictions, summed loss) of one block of the test set or of the validation data."""
+        """The score of one block of the test set or of the validation data."""
         self.local.loop.buffers = buffers
         data, first = self.dataset, block * self.test_block
         if block < self.test_blocks:
             rows = slice(first, first + self.test_block)
-            return self.local.loop.score(w, data.test_x[rows], data.test_y[rows])
-        first -= self.test_blocks * self.test_block
-        held_out = torch.from_numpy(self.validation[first : first + self.test_block]).to(data.y.device)
-        return self.local.loop.score(w, data.x[held_out], data.y[held_out])
+            x, y = data.test_x[rows], data.test_y[rows]
+        else:
+            first -= self.test_blocks * self.test_block
+            held_out = torch.from_numpy(self.validation[first : first + self.test_block]).to(data.y.device)
+            x, y = data.x[held_out], data.y[held_out]
+        correct, loss = self.local.loop.score(w, x, y)
+        return Score(tuple(torch.bincount(y[correct], minlength=data.classes).tolist()), loss)
 
-    def evaluate(self, w: Tensor, scores: Iterable[Score], buffers: Tensor | None = None) -> dict[str, float]:
+    def evaluate(self, w: Tensor, scores: Iterable[Score], buffers: Tensor | None = None) -> dict[str, Any]:
         """Accuracy and loss from the scores of all blocks; the attack's success rate where it has one."""
         self.local.loop.buffers = buffers
         scores, test = list(scores), self.test_blocks
         x, y = self.dataset.test_x, self.dataset.test_y
-        metrics = _mean_scores(scores[:test], len(y))
+        metrics = mean_scores(scores[:test], len(y))
         if len(self.validation):
-            held_out = _mean_scores(scores[test:], len(self.validation))
+            held_out = mean_scores(scores[test:], len(self.validation))
             metrics |= {f"validation_{name}": value for name, value in held_out.items()}
+        metrics |= class_and_client_metrics(scores[:test], *self._label_counts)
         attack: object = self.attack
         if isinstance(attack, MeasuresSuccess):
             predict = partial(self.local.loop.predict, w, block=self.test_block)
             metrics["attack_success"] = attack.success_rate(x, y, predict)
         return metrics
 
-
-def _mean_scores(scores: Iterable[Score], samples: int) -> dict[str, float]:
-    correct, loss = 0, 0.0
-    for predictions, value in scores:
-        correct, loss = correct + predictions, loss + value
-    return {"accuracy": correct / samples, "loss": loss / samples}
+    @cached_property
+    def _label_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """((classes,) of the test set, (clients, classes) of the clients' training data)."""
+        y, test_y = (labels.cpu().numpy() for labels in (self.dataset.y, self.dataset.test_y))
+        classes = self.dataset.classes
+        return np.bincount(test_y, minlength=classes), client_label_counts(self.split, y, classes)

@@ -113,6 +113,8 @@ class Run:
 
         A value that is not finite is logged by its name, such as "inf", and is a float here.
         """
+        if any(isinstance(m.get(name), list) for m in self.metrics):
+            raise ValueError(f"{name} has a list of values in each round; read it from `run.metrics`")
         return [(m["round"], float(m[name])) for m in self.metrics if m.get(name) is not None]
 
     @property

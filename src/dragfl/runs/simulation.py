@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import sys
 import time
@@ -72,7 +73,7 @@ class Simulation:
         }
         return replace(record, timing=timing)
 
-    def evaluate(self) -> dict[str, float]:
+    def evaluate(self) -> dict[str, Any]:
         """Test metrics of the current model, such as accuracy and loss.
 
         `own_accuracy` and `own_loss` are those of the model that the algorithm's paper evaluates, where it is another.
@@ -83,7 +84,7 @@ class Simulation:
         shown = self._measure(own)
         return metrics | {f"own_{name}": shown[name] for name in ("accuracy", "loss")}
 
-    def _measure(self, w: Tensor) -> dict[str, float]:
+    def _measure(self, w: Tensor) -> dict[str, Any]:
         fed, buffers = self.federation, self.state.buffers
         with one_thread():
             return fed.worker.evaluate(w, fed.backend.scores(w, buffers), buffers)
@@ -112,6 +113,6 @@ def simulate(experiment: Experiment | str | Path | Mapping[str, Any]) -> Simulat
 _MAXRSS_PER_MB = 1024.0 if sys.platform != "darwin" else 1024.0**2  # kilobytes on Linux, bytes on macOS
 
 
-def _json_number(value: float) -> float | str:
+def _json_number(value: Any) -> Any:
     """The value, or its name where it is not finite: JSON has no such numbers."""
-    return value if abs(value) < float("inf") else str(value)
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -138,7 +138,7 @@ class Loop:
         with torch.no_grad():
             return torch.cat([self.model.module(self.inputs(piece)) for piece in torch.split(x, size)])
 
-    def score(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[int, float]:
-        """(correct predictions, summed loss) of stored inputs."""
+    def score(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, float]:
+        """((n,) whether each prediction is correct, summed loss) of stored inputs."""
         logits = self.predict(w, x, len(x))
-        return int((logits.argmax(1) == y).sum()), float(self._loss_of(logits, y, "sum"))
+        return logits.argmax(1) == y, float(self._loss_of(logits, y, "sum"))

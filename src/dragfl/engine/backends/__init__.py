@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dragfl.engine.aggregation import BlockResult
 from dragfl.engine.client import ClientResults, TrainTask
-from dragfl.engine.simulator import Score
+from dragfl.engine.evaluation import Score
 from dragfl.types import Plan, RoundContext, Updates
 
 
@@ -36,7 +36,7 @@ class Backend(Protocol):
         """The server's own update, trained on the root data."""
 
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
-        """(correct predictions, summed loss) of every test block, in order."""
+        """The scores of every evaluated block, in order."""
 
     def close(self) -> None:
         """Release what is held between calls; the next call acquires it again."""

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from dragfl.engine.aggregation import BlockResult
 from dragfl.engine.client import ClientResults, TrainTask
-from dragfl.engine.simulator import Score, Worker
+from dragfl.engine.evaluation import Score
+from dragfl.engine.simulator import Worker
 from dragfl.types import Plan, RoundContext, Updates
 
 

@@ -40,7 +40,8 @@ from dragfl.engine.backends.shared_memory import (
 from dragfl.engine.backends.supervisor import DEPTH, Task, WorkerGroup, closed_on_interrupt, log
 from dragfl.engine.backends.worker_process import ProcessLauncher, WorkerProcess
 from dragfl.engine.client import ClientResults, TrainTask
-from dragfl.engine.simulator import Score, Worker
+from dragfl.engine.evaluation import Score
+from dragfl.engine.simulator import Worker
 from dragfl.errors import SpecError
 from dragfl.types import Plan, RoundContext, Updates
 

@@ -22,7 +22,8 @@ from dragfl.engine.backends.shared_memory import (
 )
 from dragfl.engine.backends.worker_process import ParentConnection
 from dragfl.engine.client import ClientResults, TrainTask
-from dragfl.engine.simulator import Score, Worker
+from dragfl.engine.evaluation import Score
+from dragfl.engine.simulator import Worker
 from dragfl.types import Partial, RoundContext, Updates
 
 T = TypeVar("T")

@@ -33,7 +33,8 @@ from dragfl.engine.backends.local import LocalBackend
 from dragfl.engine.backends.ray_worker import RayWorker, machine_info, to_arrays, to_tensors
 from dragfl.engine.backends.supervisor import Event, Task, WorkerGroup, closed_on_interrupt, log
 from dragfl.engine.client import ClientResults, TrainTask
-from dragfl.engine.simulator import Score, Worker
+from dragfl.engine.evaluation import Score
+from dragfl.engine.simulator import Worker
 from dragfl.errors import SpecError
 from dragfl.types import Plan, RoundContext, Updates
 

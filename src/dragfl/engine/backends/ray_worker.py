@@ -26,7 +26,8 @@ from dragfl.engine.allocator import keep_freed_memory
 from dragfl.engine.backends.shared_memory import ALIGN
 from dragfl.engine.backends.supervisor import describe_error
 from dragfl.engine.client import ClientResults, TrainTask
-from dragfl.engine.simulator import Score, Worker
+from dragfl.engine.evaluation import Score
+from dragfl.engine.simulator import Worker
 from dragfl.types import Updates
 
 Reply = tuple[Any, ...]
