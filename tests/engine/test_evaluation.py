@@ -144,7 +144,5 @@ def test_the_list_in_data_frames_and_values(experiment: Load, tmp_path: Path) ->
     frame = run.to_pandas()
     assert frame["class_accuracy"].iloc[-1] == run.metrics[-1]["class_accuracy"]
     assert run.values("client_accuracy_mean")[-1] == (3, run.metrics[-1]["client_accuracy_mean"])
-    with pytest.raises(
-        ValueError, match="class_accuracy has a list of values in each round"
-    ):
+    with pytest.raises(ValueError, match="class_accuracy has a list of values in each round"):
         run.values("class_accuracy")
