@@ -7,14 +7,15 @@ parts are listed here. A preset takes the settings of its parts under flat names
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from importlib import import_module
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from dragfl.aggregates import AGGREGATES
+from dragfl.aggregates.function import function_rule
 from dragfl.aggregates.robust import PREAGGREGATORS, Chain
 from dragfl.corrections import CORRECTIONS
 from dragfl.errors import SpecError, nearest
+from dragfl.own_code import import_object, is_function, name_of
 from dragfl.server_steps import SERVER_STEPS
 from dragfl.types import Algorithm
 
@@ -118,6 +119,10 @@ def describe_chain(rule: Chain) -> dict[str, Any]:
     names = {kind: name for name, kind in CHAIN_PARTS.items()}
     parts: list[Any] = []
     for part in rule.chain:
+        if hasattr(part, "described"):  # made of a function
+            name, given = part.described()
+            parts.append({"name": name, **given} if given else name)
+            continue
         name = names.get(type(part), f"{type(part).__module__}:{type(part).__qualname__}")
         given = {f.name: getattr(part, f.name) for f in fields(part) if getattr(part, f.name) not in (None, f.default)}
         parts.append({"name": name, **given} if given else name)
@@ -125,18 +130,25 @@ def describe_chain(rule: Chain) -> dict[str, Any]:
 
 
 def _chain_part(given: Any) -> Any:
-    """The part that a name or a table stands for."""
-    if not isinstance(given, str | Mapping):
+    """The part that a name, a function or a table of either stands for."""
+    if not isinstance(given, str | Mapping) and not is_function(given):
         return given
-    table = {"name": given} if isinstance(given, str) else dict(given)
+    table = dict(given) if isinstance(given, Mapping) else {"name": given}
     name = table.pop("name", None)
     if isinstance(name, str) and ":" in name:
-        module, _, attribute = name.partition(":")
-        kind = getattr(import_module(module), attribute)
-    elif name in CHAIN_PARTS:
+        kind = import_object("chain", name)
+    elif isinstance(name, str) and name in CHAIN_PARTS:
         kind = CHAIN_PARTS[name]
+    elif callable(name):
+        kind, name = name, name_of(name)
     else:
         raise SpecError(f"chain: unknown part {name!r}{nearest(str(name), CHAIN_PARTS)}")
+    if is_function(kind):
+        return function_rule("chain", kind, table, name)
+    if not is_dataclass(kind):
+        raise SpecError(f"chain: {name} is neither a dataclass nor a function; see docs/extending.md")
+    if not isinstance(kind, type):
+        return kind
     for key in table:
         if key not in (known := [f.name for f in fields(kind)]):
             raise SpecError(f"chain: {name} has no setting '{key}'{nearest(key, known)}")
@@ -158,7 +170,7 @@ def _part_name(part: Any) -> str:
     name = part.get("name", "") if isinstance(part, Mapping) else part
     if name == "chain" and isinstance(part, Mapping) and isinstance(part.get("chain"), list | tuple):
         return "+".join(_part_name(link) for link in part["chain"])
-    return str(name) if isinstance(name, str) else type(name).__name__
+    return name if isinstance(name, str) else str(getattr(name, "__name__", type(name).__name__))
 
 
 def _stray(key: str, name: str | None, parts: Mapping[str, Any], flat: Mapping[str, list[tuple[str, str]]]) -> str:

@@ -19,7 +19,6 @@ from torch import nn
 from dragfl import data
 from dragfl.config.build_parts import Model
 from dragfl.config.portable import has_own_parts, why_not_portable
-from dragfl.config.registry import import_object
 from dragfl.config.spec import Experiment, load
 from dragfl.data import partitions
 from dragfl.data import root as root_data
@@ -38,6 +37,8 @@ from dragfl.engine.simulator import RootData, Worker
 from dragfl.engine.state import Federation
 from dragfl.engine.threads import available_cores
 from dragfl.errors import DataError, SpecError
+from dragfl.models.call import call_model
+from dragfl.own_code import import_object, named_errors
 from dragfl.rng import rng
 from dragfl.training.loop import Loop
 from dragfl.training.select import make_trainer, select_trainer
@@ -179,7 +180,8 @@ def load_dataset(given: str | Dataset, progress: Progress | None = None) -> Data
     if not isinstance(given, str) or given.partition(":")[0] in data.FILE_KINDS or ":" not in given:
         return data.load(given, progress)
     found = import_object("data.dataset", given)
-    dataset = found() if callable(found) else found
+    with named_errors(f"data.dataset {given}"):
+        dataset = found() if callable(found) else found
     if not isinstance(dataset, Dataset):
         raise SpecError(f"data.dataset: {given} is a {type(dataset).__name__}; it must be a Dataset or make one")
     return dataset
@@ -244,10 +246,7 @@ def make_module(spec: Model, dataset: Dataset) -> nn.Module:
     """The module of a spec; an nn.Module object is copied, so training does not change the user's own."""
     if isinstance(spec.make, nn.Module):
         return copy.deepcopy(spec.make)
-    try:
-        module: Any = spec.make(dataset.shape, dataset.classes, **spec.settings)
-    except TypeError as error:
-        raise SpecError(f"model: calling it with (shape, classes) failed: {error}") from None
+    module = call_model(spec.make, dataset.shape, dataset.classes, spec.settings)
     if not isinstance(module, nn.Module):
         raise SpecError(f"model: made a {type(module).__name__}; it must make an nn.Module")
     return module

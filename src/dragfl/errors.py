@@ -21,6 +21,12 @@ class SpecError(DragflError, ValueError):
     exit_code = 2
 
 
+class PartError(DragflError):
+    """A part of the user's own raised an exception, or returned what its contract does not allow."""
+
+    exit_code = 2
+
+
 class DataError(DragflError):
     """Data are missing, damaged or do not fit the experiment."""
 

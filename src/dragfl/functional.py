@@ -13,10 +13,12 @@ tensor([1., 1.])
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from dragfl.aggregates import AGGREGATES
 from dragfl.aggregates._drag import Divergence, cosines_and_divergences, inverse_norms
+from dragfl.aggregates.function import function_rule
 from dragfl.aggregates.robust.one_shot import (
     arc,
     bucketing,
@@ -38,10 +40,12 @@ from dragfl.aggregates.robust.one_shot import (
     sign_guard,
     trimmed_mean,
 )
+from dragfl.algorithms import chain
 from dragfl.arithmetic import EPS, FLOAT32_SAFE, combine, cosines, finite_rows, norm, norms_and_dots, row_norms, unit
 from dragfl.arrays import Array, like, matrix, vector
 from dragfl.errors import SpecError, nearest
 from dragfl.lazy import Tensor, torch
+from dragfl.own_code import import_object, is_function
 from dragfl.schedules import check_range
 from dragfl.types import Aggregate, FederationInfo, RoundContext, RoundInputs, Updates
 
@@ -81,7 +85,7 @@ def _finite(X: Tensor, norms: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
 
 
 def aggregate(
-    rule: str | Aggregate[Any, Any],
+    rule: str | Aggregate[Any, Any] | Callable[..., Any],
     updates: Array,
     *,
     root: Array | None = None,
@@ -89,15 +93,16 @@ def aggregate(
     seed: int = 0,
     **settings: Any,
 ) -> Array:
-    """The step of any aggregate in its first round: a registry name with its settings, or the rule itself.
+    """The step of any aggregate in its first round: a name with its settings, or the rule itself.
+
+    A name is one of the registry, `module:attr` of a rule of your own, or a chain such as `nnm+module:rule`; a function
+    takes the settings as well.
 
     `root` is the update of the trusted root data and `model` the model sent out, for rules that need them; `seed` is
     for rules with random draws.
     """
-    if isinstance(rule, str):
-        if rule not in AGGREGATES:
-            raise SpecError(f"aggregate: unknown rule '{rule}'{nearest(rule, AGGREGATES)}")
-        rule = cast("Aggregate[Any, Any]", AGGREGATES[rule](**settings))
+    if isinstance(rule, str) or callable(rule):
+        rule = _rule(rule, settings)
     X = matrix("aggregate", updates)
     X, norms = _finite(X, row_norms(X))
     if not len(X):
@@ -118,6 +123,20 @@ def aggregate(
     plan = rule.begin(state, RoundContext(t=0, lr=1.0, seed=seed), inputs, info)
     partial = rule.fold(plan, Updates(X, torch.ones_like(norms), torch.arange(n)))
     return like(rule.finish(state, plan, partial)[0].to(X.dtype), updates)
+
+
+def _rule(given: Any, settings: dict[str, Any]) -> Aggregate[Any, Any]:
+    """The rule of a name, a class or a function with these settings."""
+    if isinstance(given, str) and "+" in given:
+        return cast("Aggregate[Any, Any]", chain(*given.split("+"), **settings))
+    if isinstance(given, str) and given not in AGGREGATES and ":" not in given:
+        raise SpecError(f"aggregate: unknown rule '{given}'{nearest(given, AGGREGATES)}")
+    found = given
+    if isinstance(given, str):
+        found = AGGREGATES.get(given) or import_object("aggregate", given)
+    if is_function(found):
+        return function_rule("aggregate", found, settings, given if isinstance(given, str) else "")
+    return cast("Aggregate[Any, Any]", found(**settings) if isinstance(found, type) else found)
 
 
 def mean(updates: Array) -> Array:

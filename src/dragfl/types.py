@@ -166,6 +166,7 @@ Plan = Any  # the plan of some aggregate: a frozen dataclass that is sent to eve
 StateT = TypeVar("StateT")
 PlanT = TypeVar("PlanT")
 Need = Literal["root", "mean", "all", "model"]
+CorrectionNeed = Literal["gradient", "weighted_gradient", "root"]
 Fields = Mapping[str, Literal["vector", "scalar"]]
 Predict = Callable[[Tensor], Tensor]  # inputs -> class scores of the model sent out
 
@@ -307,12 +308,15 @@ class ServerStep(Protocol[StateT]):
         ...
 
 
+OwnModel = Literal["client average", "mean of two"]
+
+
 @runtime_checkable
 class OwnIterate(Protocol):
     """A correction or aggregate whose paper evaluates another model than the one sent out next."""
 
     @property
-    def own_iterate(self) -> Literal["client average", "mean of two"]:
+    def own_iterate(self) -> OwnModel:
         """The average of the client models of the round, or the mean of the last two models."""
         ...
 

@@ -143,7 +143,7 @@ def test_resumed_from_elsewhere_says_what_is_missing(folder: Path, tmp_path_fact
         ("attack.shar=1", "unexpected keyword argument 'shar'"),
         ("algorithm.aggregate=own_parts_x:Cliped", "module 'own_parts_x' has no 'Cliped'; did you mean 'Clipped'"),
         ("algorithm.aggregate=own_parts_x:Radius", "algorithm.aggregate: "),
-        ("algorithm.aggregate=own_parts_x:net", "function has no 'init'; see the contract in dragfl.types"),
+        ("algorithm.aggregate=own_parts_x:net", "own_parts_x:net needs a value of 'classes'; a rule is a function"),
     ],
 )
 def test_mistakes(folder: Path, override: str, message: str) -> None:

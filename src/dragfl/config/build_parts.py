@@ -8,17 +8,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dragfl.aggregates.function import function_rule
 from dragfl.aggregates.robust import Chain
 from dragfl.algorithms import PARTS, PRESETS, chain, describe_chain, expand
 from dragfl.attacks import ATTACKS
+from dragfl.attacks.function import function_attack
+from dragfl.config.check_parts import check_words, needs_of
 from dragfl.config.convert import check_keys, convert
 from dragfl.config.overrides import ATTACKER_KEYS, EXCEEDS_F, NO_ATTACK, with_named_settings
-from dragfl.config.registry import build, describe, import_object, look_up
+from dragfl.config.registry import build, describe, look_up
 from dragfl.config.tables import Attackers
 from dragfl.data import DATASETS, FILE_KINDS
 from dragfl.errors import SpecError, nearest
 from dragfl.models import MODELS
-from dragfl.types import Algorithm, Attack, FederationInfo
+from dragfl.own_code import import_object, is_function, named_errors, parameters_of
+from dragfl.types import Algorithm, Attack
 
 METHODS = {
     "correction": ("fields", "sends", "init", "needs", "broadcast", "affine", "client_finish", "server_finish"),
@@ -26,7 +30,6 @@ METHODS = {
     "server": ("init", "update"),
 }
 ATTACK_METHODS = ("knowledge", "init", "craft")
-PROBE = FederationInfo(dim=1, clients=1, per_round=1, segments=(0, 1))  # to ask a part for its needs
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,9 @@ class ChainTable:
 class Model:
     """`[model]`: the function or module that makes the network, and its settings."""
 
-    make: Any  # (shape, classes, **settings) -> nn.Module, or an nn.Module
+    make: Any  # a class or function that makes an nn.Module (models/call.py), or an nn.Module
     settings: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""  # the `module:attr` it was found under
     double_softmax: bool = False
     buffers: Literal["refuse", "average"] = "refuse"
 
@@ -67,16 +71,16 @@ def check_named_settings(tables: Mapping[str, Any]) -> None:
     known: dict[str, Mapping[str, Any]] = {"algorithm": PRESETS, "attack": ATTACKS}
     for kind, names in known.items():
         for name, table in tables.get(f"{kind}s", {}).items():
-            if name not in names:
+            if name not in names and ":" not in name:
                 raise SpecError(f"{kind}s.{name}: unknown {kind} '{name}'{nearest(name, names)}")
             if not isinstance(table, Mapping):
                 raise SpecError(f"{kind}s.{name}: expected a table, got {table!r}; write [{kind}s.{name}]")
             named = {"name": name, **table}
             try:
                 if kind == "algorithm":
-                    expand(named)
+                    _own_algorithm(name, dict(table)) if ":" in name else expand(named)
                 else:
-                    build("attack", named, ATTACKS, ATTACK_METHODS)
+                    _build_attack(named)
             except SpecError as error:
                 raise SpecError(str(error).replace(f"{kind}.", f"{kind}s.{name}.", 1)) from None
 
@@ -85,7 +89,7 @@ def make_algorithm(tables: Mapping[str, Any]) -> Algorithm:
     """The algorithm of `[algorithm]`: a preset, a composition of parts, or the user's own."""
     table = with_named_settings(tables, "algorithm")
     name = table.get("name")
-    own = isinstance(name, Algorithm) or (isinstance(name, str) and ":" in name)
+    own = ":" in name if isinstance(name, str) else isinstance(name, Algorithm) or callable(name) or _kind_of(name, {})
     if own and not PARTS.keys() <= table.keys():  # with all parts spelled out the name is only a label
         return _own_algorithm(name, {k: v for k, v in table.items() if k != "name"})
     expanded = expand(table)
@@ -93,12 +97,14 @@ def make_algorithm(tables: Mapping[str, Any]) -> Algorithm:
     return Algorithm(**parts, name=expanded["name"])
 
 
-def _make_part(part: str, given: Any) -> Any:
+def _make_part(part: str, given: Any, where: str = "") -> Any:
     """A correction, aggregate or server step; the names in a chain become the parts they stand for."""
+    where = where or f"algorithm.{part}"
     if isinstance(given, Mapping) and given.get("name") == "chain" and "chain" in given:
         table = convert(f"algorithm.{part}", {k: v for k, v in given.items() if k != "name"}, ChainTable)
         given = chain(*table.chain, f=table.f)
-    return build(f"algorithm.{part}", given, PARTS[part], METHODS[part])
+    wrap = function_rule if part == "aggregate" else None
+    return check_words(where, build(where, given, PARTS[part], METHODS[part], wrap=wrap), part)
 
 
 def describe_part(part: Any, registry: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,14 +113,28 @@ def describe_part(part: Any, registry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _own_algorithm(own: Any, settings: dict[str, Any]) -> Algorithm:
-    """The user's own: an `Algorithm`, or `module:attr` of one or of a function of the settings that returns one."""
+    """The user's own: an `Algorithm`, a function of the settings that returns one, or one part of it.
+
+    A part of the user's own is an algorithm of its name; the other parts are those of the table, or FedAvg's.
+    """
     where = "algorithm.name"
     found = import_object(where, own) if isinstance(own, str) else own
+    if kind := _kind_of(found, settings):
+        parts = {part: settings.pop(part) for part in PARTS if part in settings}
+        if kind in parts:
+            raise SpecError(f"algorithm.{kind}: {own} is the {kind} already; remove one of the two")
+        made = _make_part(kind, {"name": own, **settings} if callable(found) else found, where="algorithm")
+        if settings and not callable(found):
+            raise SpecError(f"{where}: {own} is an object, so it takes no settings; got {settings!r}")
+        name = own if isinstance(own, str) else str(describe_part(made, PARTS[kind])["name"])
+        return dataclasses.replace(make_algorithm({"algorithm": {**parts, kind: made}}), name=name)
     if callable(found):
         try:
-            found = found(**settings)
+            inspect.signature(found).bind(**settings)
         except TypeError as error:
             raise SpecError(f"{where}: {own} does not take {settings!r}: {error}") from None
+        with named_errors(str(own)):
+            found = found(**settings)
     elif settings:
         raise SpecError(f"{where}: {own} is an object, so it takes no settings; got {settings!r}")
     if not isinstance(found, Algorithm):
@@ -124,10 +144,24 @@ def _own_algorithm(own: Any, settings: dict[str, Any]) -> Algorithm:
     return found
 
 
+def _kind_of(found: Any, settings: Mapping[str, Any]) -> str | None:
+    """Which part of an algorithm a class, an object or a function of the updates is; None if it is none."""
+    if isinstance(found, Algorithm):
+        return None
+    for part, method in (("aggregate", "fold"), ("correction", "client_finish"), ("server", "update")):
+        if hasattr(found, method) and hasattr(found, "init"):
+            return part
+    if not is_function(found) or "Algorithm" in str(getattr(found, "__annotations__", {}).get("return", "")):
+        return None
+    for first in parameters_of("algorithm.name", found).values():  # updates have no default, unlike most settings
+        positional = first.kind in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD)
+        return "aggregate" if positional and first.default is first.empty and first.name not in settings else None
+    return None
+
+
 def needs_root(algorithm: Algorithm) -> bool:
     """Whether the algorithm needs trusted root data."""
-    parts: tuple[Any, ...] = (algorithm.correction, algorithm.aggregate)
-    return any("root" in part.needs(part.init(PROBE)) for part in parts)
+    return any("root" in needs_of(part) for part in (algorithm.correction, algorithm.aggregate))
 
 
 def make_attack(tables: Mapping[str, Any]) -> tuple[Attack[Any] | None, Attackers]:
@@ -141,10 +175,10 @@ def make_attack(tables: Mapping[str, Any]) -> tuple[Attack[Any] | None, Attacker
     attackers = convert("attack", {k: v for k, v in table.items() if k in ATTACKER_KEYS}, Attackers)
     if isinstance(name, str) and name in ATTACKS:
         check_keys("attack", settings, ["name", *(f.name for f in dataclasses.fields(ATTACKS[name])), *ATTACKER_KEYS])
-    elif name is not None and not isinstance(name, str):
+    elif name is not None and not isinstance(name, str) and not callable(name):
         for key in settings.keys() - {"name"}:
             raise SpecError(f"attack.{key}: the attack is an object that has its settings already; remove {key}")
-    attack = build("attack", settings if name is None or isinstance(name, str) else name, ATTACKS, ATTACK_METHODS)
+    attack = _build_attack(settings if name is None or isinstance(name, str) or callable(name) else name)
     if attackers.forge_extras is None:
         attackers = dataclasses.replace(attackers, forge_extras=attack.knowledge in ("colluding", "omniscient"))
     elif attackers.forge_extras and attack.knowledge == "white_box":
@@ -152,15 +186,20 @@ def make_attack(tables: Mapping[str, Any]) -> tuple[Attack[Any] | None, Attacker
     return attack, attackers
 
 
+def _build_attack(given: Any) -> Any:
+    return check_words("attack", build("attack", given, ATTACKS, ATTACK_METHODS, wrap=function_attack), "attack")
+
+
 def make_model(table: Mapping[str, Any]) -> Model:
     """The model of `[model]`; the settings of a built-in model are checked against its signature."""
     settings = dict(table)
     make = settings.pop("name", "mlp")
     options: dict[str, Any] = {key: settings.pop(key) for key in ("double_softmax", "buffers") if key in settings}
+    source = make if isinstance(make, str) and ":" in make else ""
     if isinstance(make, str):
         make = look_up("model.name", make, MODELS)
     if not callable(make):
-        raise SpecError(f"model.name: {make!r} is not callable; give (shape, classes) -> nn.Module or an nn.Module")
+        raise SpecError(f"model.name: {make!r} is not callable; give an nn.Module, its class, or a function")
     if make in MODELS.values():
         parameters = inspect.signature(make).parameters.items()
         defaults = {name: p.default for name, p in parameters if p.default is not p.empty}
@@ -169,4 +208,4 @@ def make_model(table: Mapping[str, Any]) -> Model:
             if type(value) is not type(defaults[key]):
                 raise SpecError(f"model.{key}: expected {type(defaults[key]).__name__}, got {value!r}")
         settings = defaults | settings
-    return convert("model", {"make": make, "settings": settings, **options}, Model)
+    return convert("model", {"make": make, "settings": settings, "source": source, **options}, Model)

@@ -3,39 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import sys
-from collections.abc import Mapping
-from pathlib import Path
+import inspect
+import typing
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dragfl.config.convert import convert
 from dragfl.errors import SpecError, nearest
-
-
-def import_object(where: str, target: str) -> Any:
-    """Import `module:attr` from an installed module or the current folder."""
-    module_name, _, attr = target.partition(":")
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except (ModuleNotFoundError, ValueError) as error:  # ValueError: the name is empty
-        missing = getattr(error, "name", module_name)
-        if missing != module_name.split(".")[0] and missing != module_name:
-            raise SpecError(f"{where}: '{module_name}' imports a module that is not installed: {error}") from None
-        raise SpecError(
-            f"{where}: cannot import '{module_name}' ({error}); it must be installed or in the folder {here}"
-        ) from None
-    except Exception as error:  # the module is the user's own code
-        failure = f"{type(error).__name__}: {error}"
-        raise SpecError(f"{where}: importing '{module_name}' failed with {failure}; fix that module first") from error
-    finally:
-        sys.path.remove(here)
-    try:
-        return getattr(module, attr)
-    except AttributeError:
-        raise SpecError(f"{where}: module '{module_name}' has no '{attr}'{nearest(attr, vars(module))}") from None
+from dragfl.own_code import import_object, is_function, name_of, named_errors, parameters_of
 
 
 def look_up(where: str, name: str, registry: Mapping[str, Any]) -> Any:
@@ -47,38 +22,78 @@ def look_up(where: str, name: str, registry: Mapping[str, Any]) -> Any:
     raise SpecError(f"{where}: unknown name '{name}'{nearest(name, registry)}")
 
 
-def build(where: str, given: Any, registry: Mapping[str, Any], methods: tuple[str, ...], key: str = "name") -> Any:
-    """Build a part from a name, a table {name, settings...}, or (from Python) the object itself."""
+Wrap = Callable[[str, Any, Mapping[str, Any], str], Any]  # (where, function, settings, name) -> the part made of it
+
+
+def build(
+    where: str,
+    given: Any,
+    registry: Mapping[str, Any],
+    methods: tuple[str, ...],
+    key: str = "name",
+    wrap: Wrap | None = None,
+) -> Any:
+    """Build a part from a name, a table {name, settings...}, or (from Python) the object, class or function itself.
+
+    `wrap` makes a part of a plain function, for the kinds that can be one.
+    """
+    settings, name = dict[str, Any](), ""
     if isinstance(given, str):
         given = {key: given}
     if isinstance(given, Mapping):
         settings = dict(given)
-        if not isinstance(settings.get(key), str):
+        named = settings.pop(key, None)
+        if not isinstance(named, str) and not callable(named):
             raise SpecError(f"{where}: no {key} in {dict(given)!r}; give one of {', '.join(registry)} or module:attr")
-        name = settings.pop(key)
-        given = _instantiate(where, name, look_up(f"{where}.{key}", name, registry), settings)
+        name = named if isinstance(named, str) else ""
+        given = look_up(f"{where}.{key}", name, registry) if name else named
+    if wrap is not None and is_function(given):
+        given = wrap(where, given, _typed_settings(where, given, settings), name)
+    elif settings or isinstance(given, type):
+        given = _instantiate(where, given, settings)
     missing = [m for m in methods if not hasattr(given, m)]
     if missing:
         raise SpecError(f"{where}: {type(given).__name__} has no '{missing[0]}'; see the contract in dragfl.types")
     return given
 
 
-def _instantiate(where: str, name: str, found: Any, settings: dict[str, Any]) -> Any:
-    """An instance of the class found, or the object found, which takes no settings."""
+def _instantiate(where: str, found: Any, settings: dict[str, Any]) -> Any:
+    """An instance of the class found; an object takes no settings."""
     if not isinstance(found, type):
-        if settings:
-            raise SpecError(f"{where}: '{name}' is not a class, so it takes no settings; got {settings!r}")
-        return found
+        raise SpecError(f"{where}: '{name_of(found)}' is not a class, so it takes no settings; got {settings!r}")
     if dataclasses.is_dataclass(found):
-        return convert(where, settings, found)
+        with named_errors(name_of(found)):
+            return convert(where, settings, found)
+    signature = inspect.signature(found)
     try:
-        return found(**settings)
+        signature.bind(**settings)
     except TypeError as error:
         raise SpecError(f"{where}: {found.__name__}(**{settings!r}) failed: {error}") from None
+    with named_errors(name_of(found)):
+        return found(**settings)
+
+
+def _typed_settings(where: str, function: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings given to a function, checked against its annotations, or the types of its defaults."""
+    parameters = parameters_of(where, function)
+    try:
+        hints = typing.get_type_hints(function)
+    except (NameError, TypeError):  # an annotation that only a type checker can resolve; a callable object
+        hints = {}
+    kinds = {
+        name: hints.get(name, Any if p.default is None or p.default is p.empty else type(p.default))
+        for name, p in parameters.items()
+    }
+    known = {name: value for name, value in settings.items() if name in parameters}
+    kind = dataclasses.make_dataclass("Settings", [(name, kinds[name]) for name in known])
+    return {**settings, **{name: getattr(convert(where, known, kind), name) for name in known}}
 
 
 def describe(part: Any, registry: Mapping[str, Any], key: str = "name") -> dict[str, Any]:
     """The inverse of `build`: a table with the name of the part and all its settings."""
+    if hasattr(part, "described") and not isinstance(part, type):  # a part made of a function
+        name, settings = part.described()
+        return {key: name, **without_none(settings)}
     kind = part if callable(part) and hasattr(part, "__qualname__") else type(part)
     builtin = {value: name for name, value in registry.items()}
     name = builtin.get(kind, f"{kind.__module__}:{kind.__qualname__}")

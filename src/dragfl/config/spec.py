@@ -23,7 +23,6 @@ from dragfl.algorithms import PARTS
 from dragfl.attacks import ATTACKS
 from dragfl.config.assumed_f import default_f, probability_above, smallest_f
 from dragfl.config.build_parts import (
-    PROBE,
     Model,
     check_dataset,
     check_named_settings,
@@ -33,6 +32,7 @@ from dragfl.config.build_parts import (
     make_model,
     needs_root,
 )
+from dragfl.config.check_parts import needs_of
 from dragfl.config.convert import check_keys, convert
 from dragfl.config.migrate import refuse_old_keys
 from dragfl.config.overrides import EXCEEDS_F, override
@@ -85,7 +85,8 @@ class Experiment:
         """The resolved spec as plain tables: loading them again gives the same experiment."""
         dataset = self.dataset if isinstance(self.dataset, str) else f"object:{self.dataset.name}"
         parts = {part: describe_part(getattr(self.algorithm, part), registry) for part, registry in PARTS.items()}
-        model = describe(self.model.make, MODELS) | dict(self.model.settings)
+        made = {"name": self.model.source} if self.model.source else describe(self.model.make, MODELS)
+        model = made | dict(self.model.settings)
         attackers = dataclasses.asdict(self.attackers) | {EXCEEDS_F: self.exceeds_f}
         tables = {
             **{key: getattr(self, key) for key in TOP_KEYS},
@@ -131,6 +132,8 @@ def resolve(tables: Mapping[str, Any]) -> Experiment:
     refuse_old_keys(tables)
     if isinstance(tables.get("algorithm"), Algorithm):
         tables = {**tables, "algorithm": {"name": tables["algorithm"]}}
+    if isinstance(tables.get("model"), str) or callable(tables.get("model")):
+        tables = {**tables, "model": {"name": tables["model"]}}
     for key in TABLES:
         if not isinstance(tables.get(key, {}), Mapping):
             raise SpecError(f"{key}: expected a table, got {tables[key]!r}; write [{key}] and its keys below it")
@@ -213,7 +216,7 @@ def check_correction_with_aggregate(e: Experiment) -> None:
     sender = describe_part(correction, PARTS["correction"])["name"]
     robust = describe_part(rule, PARTS["aggregate"])["name"]
     advice = "choose another correction, or an aggregate such as"
-    if correction.needs(correction.init(PROBE)) & {"gradient", "weighted_gradient"}:
+    if needs_of(correction) & {"gradient", "weighted_gradient"}:
         raise SpecError(
             f"algorithm.correction: {sender} uses the plain mean of the clients' full gradients, so a malicious client "
             f"moves the model past the robust aggregate {robust}; {advice} mean"

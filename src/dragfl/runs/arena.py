@@ -24,8 +24,8 @@ MANIFEST = "arena.json"
 
 def arena(
     source: str | Path | Mapping[str, Any],
-    defences: Sequence[str],
-    attacks: Sequence[str],
+    defences: Sequence[Any],
+    attacks: Sequence[Any],
     *,
     partitions: Sequence[Any] | None = None,
     fractions: Sequence[float] | None = None,
@@ -34,7 +34,10 @@ def arena(
     callbacks: Callbacks = NO_CALLBACKS,
     jobs: int = 1,
 ) -> list[Run]:
-    """Run every defence against every attack, or the rest of it. `dragfl.report.write_arena_report` writes the page."""
+    """Run every defence against every attack, or the rest of it. `dragfl.report.write_arena_report` writes the page.
+
+    A defence or attack is a name, or (from Python) the object, class or function itself.
+    """
     planned = plan_arena(source, defences, attacks, partitions=partitions, fractions=fractions, seeds=seeds, out=out)
     return run_arena(planned, callbacks, jobs=jobs)
 

@@ -14,6 +14,7 @@ from dragfl.config.overrides import ATTACKER_KEYS, NO_ATTACK, replace_values
 from dragfl.config.spec import Experiment, read, resolve
 from dragfl.errors import SpecError, nearest
 from dragfl.runs.sweep_plan import PlannedRun, run_name
+from dragfl.types import Algorithm
 
 RUNS = "runs"  # the folder of the runs, inside the arena's folder
 DEFAULT_FRACTION = 0.2  # of the clients attack, if neither the caller nor the experiment sets a number
@@ -88,8 +89,8 @@ def default_defences(tables: Tables) -> list[str]:
 
 def plan_arena(
     source: str | Path | Mapping[str, Any],
-    defences: Sequence[str],
-    attacks: Sequence[str],
+    defences: Sequence[Any],
+    attacks: Sequence[Any],
     *,
     partitions: Sequence[Any] | None = None,
     fractions: Sequence[float] | None = None,
@@ -99,7 +100,9 @@ def plan_arena(
 ) -> Arena:
     """Every cell of the matrix. A mistake in any name or setting is a `SpecError` here."""
     tables = read(source)
-    defences, attacks = list(dict.fromkeys(defences)), [a for a in dict.fromkeys(attacks) if a != NO_ATTACK]
+    rules, against = _named("defences", defences), _named("attacks", attacks)
+    against.pop(NO_ATTACK, None)
+    defences, attacks = list(rules), list(against)
     seeds = list(dict.fromkeys(seeds))
     if partitions is None:
         partitions = [tables.get("data", {}).get("partition", "iid")]
@@ -111,31 +114,29 @@ def plan_arena(
         _resolve(f"partition '{_partition_label(partition)}'", _with_partition(plain, partition))
     for seed in seeds:
         _resolve(f"seed {seed!r}", {**plain, "seed": seed})
-    trusted = [defence for defence in defences if uses_root(tables, defence)]
+    trusted = [name for name, defence in rules.items() if uses_root(tables, defence)]
     if trusted and "root" not in tables:
         raise SpecError(f"arena, defence '{trusted[0]}': needs trusted root data; add [root] with size = 100")
-    attackers = _attacker_settings(tables, attacks, fractions)
+    attackers = _attacker_settings(tables, against, fractions)
     cells = [
         cell
         for seed in seeds
         for partition in partitions
-        for defence in defences
+        for name, defence in rules.items()
         for cell in _plan_row(
-            defence,
+            name,
             _with_partition({**with_defence(tables, defence), "seed": seed}, partition),
-            attacks,
+            against,
             attackers,
             Path(out) / RUNS,
         )
     ]
     labels = [_partition_label(partition) for partition in partitions]
-    name = str(tables.get("name", "run"))
-    return Arena(Path(out), name, note, defences, attacks, labels, list(attackers), seeds, trusted, cells)
+    title = str(tables.get("name", "run"))
+    return Arena(Path(out), title, note, defences, attacks, labels, list(attackers), seeds, trusted, cells)
 
 
-def _plan_row(
-    defence: str, base: Tables, attacks: Sequence[str], attackers: Mapping[str, Tables], folder: Path
-) -> list[Cell]:
+def _plan_row(defence: str, base: Tables, attacks: Tables, attackers: Mapping[str, Tables], folder: Path) -> list[Cell]:
     """The cells of one defence: the no-attack baseline, then every attack with every number of attackers.
 
     The baseline is configured for the largest number of attackers that the defence can be configured for.
@@ -148,7 +149,7 @@ def _plan_row(
     for attack, label, settings in [*attacked, (NO_ATTACK, None, {})]:
         planned, reason = None, ""
         try:
-            experiment = resolve(with_attack(base, settings, attack))
+            experiment = resolve(with_attack(base, settings, attacks.get(attack, NO_ATTACK)))
             if attack == NO_ATTACK:
                 experiment = replace(experiment, algorithm=(configured or experiment).algorithm)
                 f = getattr(experiment.algorithm.aggregate, "f", None)
@@ -170,8 +171,10 @@ def _resolve(where: str, tables: Tables) -> Experiment:
         raise SpecError(f"arena, {where}: {error}") from None
 
 
-def with_defence(tables: Tables, defence: str) -> Tables:
-    """The tables with this defence: a preset, an aggregate alone, or a chain such as `nnm+trimmed_mean`."""
+def with_defence(tables: Tables, defence: Any) -> Tables:
+    """The tables with this defence: a preset, an aggregate alone, a chain such as `nnm+trimmed_mean`, or an object."""
+    if not isinstance(defence, str):
+        return {**tables, "algorithm": {"name": defence}}
     if "+" in defence:
         return {**tables, "algorithm": {"aggregate": {"name": "chain", "chain": defence.split("+")}}}
     if defence in AGGREGATES and defence not in PRESETS:
@@ -179,20 +182,36 @@ def with_defence(tables: Tables, defence: str) -> Tables:
     return replace_values(tables, [(["algorithm", "name"], defence)])
 
 
-def with_attack(tables: Tables, attackers: Tables, attack: str) -> Tables:
+def with_attack(tables: Tables, attackers: Tables, attack: Any) -> Tables:
     """The tables with this attack, its `[attacks.NAME]` settings and this number of attackers."""
     return replace_values({**tables, "attack": attackers}, [(["attack", "name"], attack)])
 
 
-def uses_root(tables: Tables, defence: str) -> bool:
+def uses_root(tables: Tables, defence: Any) -> bool:
     """Whether the defence uses trusted root data."""
     rules = {**PRESETS, **AGGREGATES}
-    if defence not in rules and ":" not in defence and "+" not in defence:
+    if isinstance(defence, str) and defence not in rules and ":" not in defence and "+" not in defence:
         raise SpecError(f"arena, defence '{defence}': unknown rule{nearest(defence, rules)}")
     try:
         return needs_root(make_algorithm(with_defence(tables, defence)))
     except SpecError as error:
-        raise SpecError(f"arena, defence '{defence}': {error}") from None
+        raise SpecError(f"arena, defence '{_name(defence)}': {error}") from None
+
+
+def _named(side: str, values: Sequence[Any]) -> Tables:
+    """Name -> the name itself, or the object given from Python."""
+    named: Tables = {}
+    for value in values:
+        if named.setdefault(_name(value), value) is not value and not isinstance(value, str):
+            raise SpecError(f"arena: two of the {side} are called '{_name(value)}'; give them different names")
+    return named
+
+
+def _name(given: Any) -> str:
+    """A name as it is; of an object its own name, or that of its class."""
+    if isinstance(given, str):
+        return given
+    return given.name if isinstance(given, Algorithm) else str(getattr(given, "__name__", type(given).__name__))
 
 
 def _with_partition(tables: Tables, partition: Any) -> Tables:
@@ -210,7 +229,7 @@ def _partition_label(partition: Any) -> str:
     return " ".join(v if k == "kind" else f"{k}={v}" for k, v in _partition_values(partition).items())
 
 
-def _attacker_settings(tables: Tables, attacks: Sequence[str], fractions: Sequence[float] | None) -> dict[str, Tables]:
+def _attacker_settings(tables: Tables, attacks: Tables, fractions: Sequence[float] | None) -> dict[str, Tables]:
     """`6 of 20 clients attack` -> the keys of `[attack]` that set this number, for each fraction."""
     given = {k: v for k, v in tables.get("attack", {}).items() if k in ATTACKER_KEYS}
     if fractions is None and given.keys() & {"attackers", "fraction"}:
@@ -228,10 +247,11 @@ def _attacker_settings(tables: Tables, attacks: Sequence[str], fractions: Sequen
     return dict(sorted(labelled.items(), key=lambda item: item[1]["fraction"]))
 
 
-def _attackers_label(tables: Tables, attacks: Sequence[str], settings: Tables) -> str:
+def _attackers_label(tables: Tables, attacks: Tables, settings: Tables) -> str:
     """`6 of 20 clients attack`. Also checks every attack, against plain averaging."""
     plain = {**tables, "algorithm": {"name": "fedavg"}}
-    experiments = [_resolve(f"attack '{attack}'", with_attack(plain, settings, attack)) for attack in attacks]
+    named = attacks.items()
+    experiments = [_resolve(f"attack '{name}'", with_attack(plain, settings, attack)) for name, attack in named]
     clients, attackers = experiments[0].clients, experiments[0].attackers
     total = f"{clients.per_round} sampled" if attackers.drawn_from_cohort else f"{clients.total}"
     return f"{attackers.drawn(clients)} of {total} clients attack"

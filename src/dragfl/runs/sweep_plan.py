@@ -106,6 +106,6 @@ def _name_part(key: str, value: Any) -> str:
     elif isinstance(value, int | float | list | tuple):
         text = tomli_w.dumps({"v": value}).removeprefix("v = ").strip()
     else:
-        text = str(getattr(value, "name", type(value).__name__))
+        text = str(getattr(value, "name", getattr(value, "__name__", type(value).__name__)))
     last = key.rsplit(".", 1)[-1]
     return re.sub(r"[^A-Za-z0-9._+-]+", "_", text if last in ("name", "kind") else f"{last}{text}").strip("_")

@@ -1,0 +1,143 @@
+"""Code of the user: import it by name, read its parameters, and name it in the errors it causes."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dragfl.errors import DragflError, PartError, SpecError, nearest
+from dragfl.lazy import Tensor, torch
+
+PLAIN = (bool, int, float, str, list, tuple, dict)  # values that a spec can hold
+
+
+def import_object(where: str, target: str) -> Any:
+    """Import `module:attr` from an installed module or the current folder."""
+    module_name, _, attr = target.partition(":")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except (ModuleNotFoundError, ValueError) as error:  # ValueError: the name is empty
+        missing = getattr(error, "name", module_name)
+        if missing != module_name.split(".")[0] and missing != module_name:
+            raise SpecError(f"{where}: '{module_name}' imports a module that is not installed: {error}") from None
+        raise SpecError(
+            f"{where}: cannot import '{module_name}' ({error}); it must be installed or in the folder {here}"
+        ) from None
+    except Exception as error:  # the module is the user's own code
+        failure = f"{type(error).__name__}: {error}"
+        raise SpecError(f"{where}: importing '{module_name}' failed with {failure}; fix that module first") from error
+    finally:
+        sys.path.remove(here)
+    try:
+        return getattr(module, attr)
+    except AttributeError:
+        raise SpecError(f"{where}: module '{module_name}' has no '{attr}'{nearest(attr, vars(module))}") from None
+
+
+def is_function(value: object) -> bool:
+    """Whether a value is a plain function (or another callable), neither a class nor a part with methods."""
+    return callable(value) and not isinstance(value, type) and not hasattr(value, "init")
+
+
+def is_own(part: object) -> bool:
+    """Whether the class of a part, or of a part of a chain, is the user's own."""
+    return not type(part).__module__.startswith("dragfl.") or any(map(is_own, getattr(part, "chain", ())))
+
+
+def name_of(part: object) -> str:
+    """`module:name` of a function or class, or of the class of an object."""
+    kind: Any = part if hasattr(part, "__qualname__") else type(part)
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def parameters_of(where: str, function: Any) -> dict[str, inspect.Parameter]:
+    """The parameters of a function or class by name."""
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        reason = "has no parameters that can be read; wrap it in a function of your own"
+        raise SpecError(f"{where}: {name_of(function)} {reason}") from None
+
+
+def settings_of(
+    where: str, function: Any, inputs: Collection[str], given: Mapping[str, Any], form: str
+) -> dict[str, Any]:
+    """The settings of a function: its parameters other than the inputs, from the table or from their defaults.
+
+    `form` says what a function of this kind looks like, for the error about a parameter without a value.
+    """
+    known = {name: p for name, p in parameters_of(where, function).items() if name not in inputs}
+    others = {name: p for name, p in known.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    for key in given:
+        if key not in others and not any(p.kind == p.VAR_KEYWORD for p in known.values()):
+            raise SpecError(f"{where}.{key}: {name_of(function)} has no setting '{key}'{nearest(key, others)}")
+    for name, p in others.items():
+        if p.default is p.empty and name not in given:
+            raise SpecError(f"{where}: {name_of(function)} needs a value of '{name}'; {form}; give {name} = ...")
+    defaults = {name: p.default for name, p in others.items() if isinstance(p.default, PLAIN)}
+    return defaults | dict(given)
+
+
+def as_annotated(function: Any, name: str, value: Any) -> Any:
+    """A read-only numpy array of a tensor where the parameter is annotated as an array, else the tensor itself."""
+    if "ndarray" not in str(parameters_of("function", function)[name].annotation).lower():
+        return value
+    array = value.numpy().view()
+    array.flags.writeable = False
+    return array
+
+
+@contextmanager
+def named_errors(name: str) -> Iterator[None]:
+    """Report an exception of the user's code as a `PartError` with the name of the part and the line."""
+    try:
+        yield
+    except DragflError:
+        raise
+    except Exception as error:
+        message = f"{name} raised {type(error).__name__}: {error} ({_line(error)}); fix that line"
+        raise PartError(message) from error
+
+
+def _line(error: Exception) -> str:
+    """`file:line` of the user's code that raised: the innermost line that is not of a library."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is the call of the part
+    own = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith(("<", _LIBRARY))]
+    found = [f for f in own if not f.filename.startswith(_PACKAGE)] or frames
+    return f"{Path(found[-1].filename).name}:{found[-1].lineno}" if found else "in the call itself"
+
+
+_PACKAGE = str(Path(__file__).parent)
+_LIBRARY = str(Path(inspect.__file__).parent)
+
+
+def checked_tensor(what: str, value: Any, shape: tuple[int, ...], device: Any = None) -> Tensor:
+    """A tensor or numpy array that own code returned, as a finite float32 tensor of this shape."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        value = torch.from_numpy(np.array(value, dtype=np.float32))
+    if not isinstance(value, torch.Tensor) or value.is_complex():
+        kind = value.dtype if isinstance(value, np.ndarray | torch.Tensor) else type(value).__name__
+        raise PartError(f"{what} is a {kind}; return a tensor or numpy array of shape {shape}")
+    if tuple(value.shape) != shape:
+        raise PartError(f"{what} has shape {tuple(value.shape)}; return shape {shape}")
+    checked: Tensor = value.detach().to(device=device, dtype=torch.float32)
+    check_finite(what, checked)
+    return checked
+
+
+def check_finite(what: str, value: Tensor) -> None:
+    """Raise if a tensor holds a NaN or an infinity; its sum alone is read where that is finite."""
+    if bool(torch.isfinite(value.sum())) or bool((finite := torch.isfinite(value)).all()):
+        return
+    bad = int((~finite).sum())
+    raise PartError(f"{what} is not finite: {bad} of {value.numel()} numbers are NaN or infinite; check its arithmetic")
