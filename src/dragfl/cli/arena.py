@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     jobs = number_of_jobs(args, len(arena.planned))
     progress = SweepProgress(arena.planned, jobs, quiet=args.quiet)
     with catch_interrupts() as should_stop, progress.bar:
-        run_arena(arena, progress.callbacks(should_stop), jobs=jobs)
+        run_arena(arena, progress.callbacks(should_stop), jobs=jobs, log=args.log)
     if not args.quiet:
         results, console = load_arena(arena.folder), Console()
         for matrix in results.matrices:

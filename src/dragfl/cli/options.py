@@ -10,8 +10,19 @@ from dragfl.errors import SpecError
 
 
 def add_output_options(command: argparse.ArgumentParser) -> None:
+    add_log_option(command)
     add_quiet_option(command)
     command.add_argument("--json", action="store_true", help="print one JSON object per round, then the result")
+
+
+def add_log_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--log",
+        action="append",
+        default=[],
+        metavar="TRACKER",
+        help="log every round to tensorboard, mlflow or wandb as well; may be given several times",
+    )
 
 
 def add_quiet_option(command: argparse.ArgumentParser) -> None:
@@ -24,6 +35,7 @@ def add_sweep_options(command: argparse.ArgumentParser, default_out: str) -> Non
         "--jobs", type=int, metavar="N", help="runs in parallel (default: one per core for many runs, else 1)"
     )
     command.add_argument("--dry-run", action="store_true", help="list the runs and exit")
+    add_log_option(command)
     add_quiet_option(command)
 
 

@@ -31,4 +31,4 @@ def run(args: argparse.Namespace) -> int:
     import dragfl
 
     rounds = int(existing.spec.get("rounds", 0))
-    return run_with_progress(args, args.path, existing.name, rounds, partial(dragfl.resume, args.path))
+    return run_with_progress(args, args.path, existing.name, rounds, partial(dragfl.resume, args.path, log=args.log))

@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
     out = args.out or Path("runs") / experiment.name
     if find_run(out) is None and not args.quiet and not args.json:
         print_assumed_f(experiment)
-    return run_with_progress(args, out, experiment.name, experiment.rounds, partial(dragfl.run, experiment, out))
+    start = partial(dragfl.run, experiment, out, log=args.log)
+    return run_with_progress(args, out, experiment.name, experiment.rounds, start)
 
 
 def print_assumed_f(experiment: Experiment) -> None:

@@ -80,10 +80,18 @@ def run(args: argparse.Namespace) -> int:
         callbacks = progress.callbacks(should_stop)
         if tune:
             tuned, runs = run_tuned(
-                args.experiment, grid, tune, out, callbacks, jobs=jobs, best_by=args.best_by, on_plan=progress.plan
+                args.experiment,
+                grid,
+                tune,
+                out,
+                callbacks,
+                jobs=jobs,
+                best_by=args.best_by,
+                on_plan=progress.plan,
+                log=args.log,
             )
         else:
-            runs = run_planned(planned, callbacks, jobs=jobs)
+            runs = run_planned(planned, callbacks, jobs=jobs, log=args.log)
     console = Console()
     for part in tuned:
         if not args.quiet:

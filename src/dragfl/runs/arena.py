@@ -18,6 +18,7 @@ from dragfl.runs.arena_plan import Arena, plan_arena
 from dragfl.runs.directory import Run
 from dragfl.runs.loop import create_folder
 from dragfl.runs.sweep import NO_CALLBACKS, Callbacks, run_planned
+from dragfl.runs.trackers import Names, check_trackers
 
 MANIFEST = "arena.json"
 
@@ -33,17 +34,19 @@ def arena(
     out: str | Path,
     callbacks: Callbacks = NO_CALLBACKS,
     jobs: int = 1,
+    log: Names = (),
 ) -> list[Run]:
     """Run every defence against every attack, or the rest of it. `dragfl.report.write_arena_report` writes the page.
 
     A defence or attack is a name, or (from Python) the object, class or function itself.
     """
     planned = plan_arena(source, defences, attacks, partitions=partitions, fractions=fractions, seeds=seeds, out=out)
-    return run_arena(planned, callbacks, jobs=jobs)
+    return run_arena(planned, callbacks, jobs=jobs, log=log)
 
 
-def run_arena(arena: Arena, callbacks: Callbacks = NO_CALLBACKS, *, jobs: int = 1) -> list[Run]:
+def run_arena(arena: Arena, callbacks: Callbacks = NO_CALLBACKS, *, jobs: int = 1, log: Names = ()) -> list[Run]:
     """Write the manifest of a planned arena, then run it."""
+    check_trackers(log)
     create_folder(arena.folder)
     atomic.write_json(arena.folder / MANIFEST, arena.manifest())
-    return run_planned(arena.planned, callbacks, jobs=jobs, command="arena")
+    return run_planned(arena.planned, callbacks, jobs=jobs, command="arena", log=log)

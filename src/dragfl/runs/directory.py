@@ -11,6 +11,7 @@
 | result.json | the summary; it exists if and only if the run has finished |
 | model.safetensors | the final model, by parameter name |
 | client_states.bin | client states that do not fit in memory |
+| tracker.json, tensorboard/, wandb/ | the trackers of the run, with `--log` |
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,6 +34,8 @@ from dragfl.runs.directory import (
 from dragfl.runs.environment import describe_environment
 from dragfl.runs.lock import lock_folder
 from dragfl.runs.simulation import Simulation
+from dragfl.runs.trackers import Names, Trackers, check_trackers
+from dragfl.runs.trackers.figures import draw_figures
 from dragfl.types import OnRecord, RoundRecord
 
 # Files that a run may leave behind if it is killed before it has written its spec.
@@ -45,8 +48,12 @@ def run(
     *,
     on_record: OnRecord = lambda record: None,
     should_stop: Callable[[], bool] = lambda: False,
+    log: Names = (),
 ) -> Run:
-    """Run an experiment into a new directory (default: runs/NAME). A finished run is returned, not repeated."""
+    """Run an experiment into a new directory (default: runs/NAME). A finished run is returned, not repeated.
+
+    `log` names trackers that get every round: "tensorboard", "mlflow", "wandb", or several of them.
+    """
     experiment = as_experiment(experiment)
     folder = Path(out) if out is not None else Path("runs") / experiment.name
     existing = find_run(folder)
@@ -57,6 +64,7 @@ def run(
         return existing
     if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - BEFORE_SPEC):
         raise SpecError(f"{folder}: exists and is not a run directory; choose another folder")
+    trackers = check_trackers(log)
     simulation = Simulation(experiment, folder)
     create_folder(folder)
     with lock_folder(folder):
@@ -67,7 +75,7 @@ def run(
         environment = describe_environment(experiment.seed, **sizes)
         atomic.write_json(folder / INFO, environment)
         atomic.write_text(folder / SPEC, simulation.experiment.to_toml())
-        return _run_rounds(simulation, folder, on_record, should_stop)
+        return _run_rounds(simulation, folder, on_record, should_stop, trackers)
 
 
 def resume(
@@ -76,8 +84,12 @@ def resume(
     *,
     on_record: OnRecord = lambda record: None,
     should_stop: Callable[[], bool] = lambda: False,
+    log: Names = (),
 ) -> Run:
-    """Continue a run that was stopped or killed. Pass the experiment if its spec holds Python objects."""
+    """Continue a run that was stopped or killed. Pass the experiment if its spec holds Python objects.
+
+    The trackers of the run are continued; `log` adds others.
+    """
     existing = load_run(path)
     folder = existing.path
     if existing.finished:
@@ -93,6 +105,7 @@ def resume(
     else:
         check_same_experiment(experiment, existing)
         experiment = _with_stored_settings(experiment, existing)
+    trackers = check_trackers(log, folder)
     with lock_folder(folder):
         if load_run(folder).finished:  # by another process in the meantime
             return existing
@@ -101,7 +114,7 @@ def resume(
         _truncate_logs(folder, lengths)
         target = experiment.target_accuracy if experiment.stop_at_target else None
         simulation.at_target = target is not None and existing.rounds_to(target) is not None
-        return _run_rounds(simulation, folder, on_record, should_stop)
+        return _run_rounds(simulation, folder, on_record, should_stop, trackers)
 
 
 def run_or_resume(
@@ -110,12 +123,13 @@ def run_or_resume(
     *,
     on_record: OnRecord = lambda record: None,
     should_stop: Callable[[], bool] = lambda: False,
+    log: Names = (),
 ) -> Run:
     """Run an experiment into a folder, or continue the run that is there. A diverged run is returned like any other."""
     with suppress(Diverged):  # result.json records it
         if find_run(folder) is not None:
-            return resume(folder, experiment, on_record=on_record, should_stop=should_stop)
-        return run(experiment, folder, on_record=on_record, should_stop=should_stop)
+            return resume(folder, experiment, on_record=on_record, should_stop=should_stop, log=log)
+        return run(experiment, folder, on_record=on_record, should_stop=should_stop, log=log)
     return load_run(folder)
 
 
@@ -145,10 +159,13 @@ def _with_stored_settings(experiment: Experiment, existing: Run) -> Experiment:
     )
 
 
-def _run_rounds(simulation: Simulation, folder: Path, on_record: OnRecord, should_stop: Callable[[], bool]) -> Run:
+def _run_rounds(
+    simulation: Simulation, folder: Path, on_record: OnRecord, should_stop: Callable[[], bool], log: Sequence[str]
+) -> Run:
     """Run and log the remaining rounds; checkpoint periodically, at the end and when asked to stop."""
     keep_freed_memory()
-    with simulation, RoundLogs(folder) as logs:
+    draw = partial(draw_figures, simulation)
+    with simulation, RoundLogs(folder) as logs, Trackers(log, folder, draw) as trackers:
         while not simulation.done:
             try:
                 record = simulation.step()
@@ -156,6 +173,7 @@ def _run_rounds(simulation: Simulation, folder: Path, on_record: OnRecord, shoul
                 _write_result(folder, "diverged", message=str(error))
                 raise
             logs.append(record)
+            trackers.record(record)
             on_record(record)
             stop = not simulation.done and should_stop()
             if simulation.done or stop or record.round % simulation.experiment.checkpoint.every == 0:

@@ -27,6 +27,7 @@ from dragfl.errors import Interrupted, SpecError
 from dragfl.runs.directory import Run, find_run, load_run
 from dragfl.runs.loop import check_same_experiment, run_or_resume
 from dragfl.runs.sweep_plan import Grid, PlannedRun, plan_sweep
+from dragfl.runs.trackers import Names, check_trackers
 from dragfl.runs.tuning_plan import BEST_BY, TABLE, Tuned, final_seeds, plan_final, plan_tuning, select_values
 from dragfl.types import OnRecord
 
@@ -55,6 +56,7 @@ def sweep(
     jobs: int = 1,
     tune: Grid | None = None,
     best_by: str = BEST_BY[0],
+    log: Names = (),
 ) -> list[Run]:
     """Run the grid, or the rest of it, with `jobs` runs in parallel. A diverged run is a result like any other.
 
@@ -64,8 +66,8 @@ def sweep(
     selected value is at the edge of its grid, or if all tuning runs diverged.
     """
     if not tune:
-        return run_planned(plan_sweep(source, grid, out), callbacks, jobs=jobs)
-    tuned, runs = run_tuned(source, grid, tune, out, callbacks, jobs=jobs, best_by=best_by)
+        return run_planned(plan_sweep(source, grid, out), callbacks, jobs=jobs, log=log)
+    tuned, runs = run_tuned(source, grid, tune, out, callbacks, jobs=jobs, best_by=best_by, log=log)
     for message in (message for part in tuned for message in part.warnings):
         warnings.warn(message, stacklevel=2)
     return runs
@@ -81,6 +83,7 @@ def run_tuned(
     jobs: int = 1,
     best_by: str = BEST_BY[0],
     on_plan: Callable[[Sequence[PlannedRun], Sequence[PlannedRun]], None] = lambda planned, later: None,
+    log: Names = (),
 ) -> tuple[list[Tuned], list[Run]]:
     """Execute the tuning runs, select the values, then execute the final runs.
 
@@ -89,19 +92,28 @@ def run_tuned(
     tuning = plan_tuning(source, grid, tune, out, best_by=best_by)
     trials = [run for part in tuning for run in part.planned]
     on_plan(trials, [part.planned[0] for part in tuning for _ in final_seeds(source, grid)])
-    run_planned(trials, callbacks, jobs=jobs)
+    run_planned(trials, callbacks, jobs=jobs, log=log)
     tuned = [select_values(part, best_by=best_by) for part in tuning]
     table = {"best_by": best_by, "tuned": [part.table() for part in tuned]}
     atomic.write_text(Path(out) / TABLE, json.dumps(table, indent=1, default=str) + "\n")
     final = plan_final(source, grid, tuned, out)
     on_plan(final, [])
-    return tuned, run_planned(final, callbacks, jobs=jobs)
+    return tuned, run_planned(final, callbacks, jobs=jobs, log=log)
 
 
 def run_planned(
-    planned: Sequence[PlannedRun], callbacks: Callbacks = NO_CALLBACKS, *, jobs: int = 1, command: str = "sweep"
+    planned: Sequence[PlannedRun],
+    callbacks: Callbacks = NO_CALLBACKS,
+    *,
+    jobs: int = 1,
+    command: str = "sweep",
+    log: Names = (),
 ) -> list[Run]:
-    """Run or resume each, one after another or in `jobs` processes. Error messages name the `command`."""
+    """Run or resume each, one after another or in `jobs` processes. Error messages name the `command`.
+
+    Each is a run of its own in the trackers that `log` names.
+    """
+    trackers = check_trackers(log)
     existing = [(p, find_run(p.folder)) for p in planned]
     for p, run in existing:
         if run is not None:
@@ -115,9 +127,9 @@ def run_planned(
             unfinished.append(p)
     try:
         if jobs > 1 and unfinished:
-            _run_in_processes(unfinished, callbacks, jobs, command)
+            _run_in_processes(unfinished, callbacks, jobs, command, trackers)
         else:
-            _run_in_turn(unfinished, callbacks)
+            _run_in_turn(unfinished, callbacks, trackers)
     except Interrupted as error:
         finished = sum(run.finished for p in planned if (run := find_run(p.folder)) is not None)
         cause = "" if callbacks.should_stop() else f" ({error})"
@@ -127,16 +139,19 @@ def run_planned(
     return [load_run(p.folder) for p in planned]
 
 
-def _run_in_turn(planned: Sequence[PlannedRun], callbacks: Callbacks) -> None:
+def _run_in_turn(planned: Sequence[PlannedRun], callbacks: Callbacks, log: Names) -> None:
     for p in planned:
         if p is not planned[0] and callbacks.should_stop():
             raise Interrupted("stopped between two runs")
         callbacks.on_begin(p, _rounds_done(p))
-        run = run_or_resume(p.experiment, p.folder, on_record=callbacks.on_record, should_stop=callbacks.should_stop)
+        on_record, should_stop = callbacks.on_record, callbacks.should_stop
+        run = run_or_resume(p.experiment, p.folder, on_record=on_record, should_stop=should_stop, log=log)
         callbacks.on_end(run, False)
 
 
-def _run_in_processes(planned: Sequence[PlannedRun], callbacks: Callbacks, jobs: int, command: str) -> None:
+def _run_in_processes(
+    planned: Sequence[PlannedRun], callbacks: Callbacks, jobs: int, command: str, log: Sequence[str]
+) -> None:
     """Each process has one run at a time, and one thread. A lost process is replaced and its run resumed.
 
     After an error in one run, or when asked to stop, the others write a checkpoint and stop. Then the first error is
@@ -148,7 +163,7 @@ def _run_in_processes(planned: Sequence[PlannedRun], callbacks: Callbacks, jobs:
             raise SpecError(f"{command}, run '{p.name}': runs in parallel are loaded by name: {reason}, and jobs = 1")
         engine = replace(p.experiment.engine, workers=1, executor="local")
         tables = replace(p.experiment, engine=engine).tables()
-        runs[Task(f"run {p.folder}", ("run", str(p.folder), tables))] = p
+        runs[Task(f"run {p.folder}", ("run", str(p.folder), tables, list(log)))] = p
     waiting = iter(runs)
     group = WorkerGroup(
         ProcessLauncher("dragfl.runs.sweep:RunService", (), "check that run on its own with jobs = 1"),
@@ -188,10 +203,10 @@ class RunService:
     def __init__(self, parent: ParentConnection) -> None:
         self._parent = parent
 
-    def run(self, folder: str, tables: Mapping[str, Any]) -> None:
+    def run(self, folder: str, tables: Mapping[str, Any], log: Sequence[str]) -> None:
         """Begin or resume a run and report every round."""
         report, should_stop = self._parent.report, self._parent.should_stop
-        run_or_resume(load(tables), Path(folder), on_record=report, should_stop=should_stop)
+        run_or_resume(load(tables), Path(folder), on_record=report, should_stop=should_stop, log=log)
 
 
 def _rounds_done(planned: PlannedRun) -> int:
