@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dragfl.config.spec import Experiment, load
     from dragfl.data import partitions
     from dragfl.data.dataset import Dataset
+    from dragfl.report.frame import frame
     from dragfl.runs.arena import arena
     from dragfl.runs.directory import Run, load_run
     from dragfl.runs.loop import resume, run
@@ -31,6 +32,7 @@ _HOME = {
     "Run": "dragfl.runs.directory",
     "Updates": "dragfl.types",
     "arena": "dragfl.runs.arena",
+    "frame": "dragfl.report.frame",
     "load": "dragfl.config.spec",
     "load_run": "dragfl.runs.directory",
     "resume": "dragfl.runs.loop",
@@ -58,6 +60,7 @@ __all__ = [
     "arena",
     "attacks",
     "data",
+    "frame",
     "functional",
     "load",
     "load_run",

@@ -15,7 +15,7 @@ from dragfl.algorithms import PARTS
 from dragfl.attacks import ATTACKS
 from dragfl.config.migrate import OLD_KEYS, OLD_NAMES, migrate_path, migrate_text, rename_keys, rename_override
 from dragfl.errors import SpecError
-from dragfl.report.groups import find_runs, group_runs
+from dragfl.report import find_runs, group_runs
 
 ATTACK_TABLE = ("attack", {"name": "sign_flip", "attackers": 1})
 OWNERS: dict[str, tuple[str, dict[str, Any]]] = {

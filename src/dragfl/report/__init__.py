@@ -4,6 +4,8 @@
 
     dragfl.report.write_report(["runs/drag", "runs/fedavg"], "out")   # out/report.html, out/figures/*.png and *.pdf
     rows = dragfl.report.summarize_runs("runs")                       # a folder of run directories
+    dragfl.report.write_latex(rows, "table.tex")                      # write_csv: the same as numbers
+    dragfl.report.compare("runs", "drag", "fedavg")                   # paired by seed
     dragfl.report.write_arena_report("arena/attack")                  # arena/attack/arena.html and figures/
 
 A report reads run directories and nothing else, so it can be written on another machine. The tables need neither torch
@@ -15,30 +17,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dragfl.report.groups import Group, RunLike, find_runs, group_runs
-from dragfl.report.tables import Row, rich_table, summarize_runs
+from dragfl.report.export import write_csv
+from dragfl.report.find import Damaged, RunLike, find_runs
+from dragfl.report.groups import Group, group_runs
+from dragfl.report.latex import write_latex
+from dragfl.report.paired import Comparison, compare
+from dragfl.report.summary import Summary, read_summary
+from dragfl.report.tables import Row, summarize_runs
+from dragfl.report.terminal import rich_table, rich_tables
 
 __all__ = [
+    "Comparison",
+    "Damaged",
     "Group",
     "Row",
+    "Summary",
+    "compare",
     "find_runs",
     "group_runs",
+    "read_summary",
     "rich_table",
+    "rich_tables",
     "summarize_runs",
     "write_arena_report",
+    "write_csv",
+    "write_latex",
     "write_report",
 ]
 
 
-def write_report(runs: RunLike | Sequence[RunLike], out: str | Path, *, title: str | None = None) -> Path:
+def write_report(runs: RunLike | Sequence[RunLike] | Summary, out: str | Path, *, title: str | None = None) -> Path:
     """Write out/report.html and out/figures/*.png and *.pdf; return the path of the page.
 
-    `runs` are run directories, `Run`s, or folders that contain run directories at any depth. Every file is written
-    under a temporary name and then renamed, the page last.
+    `runs` are run directories, `Run`s, folders that contain run directories at any depth, or what `read_summary` has
+    read from them. The page lists runs that cannot be read, with the reason. Every file is written under a temporary
+    name and then renamed, the page last.
     """
     from dragfl.report.html import write_page
 
-    return write_page(group_runs(find_runs(runs)), Path(out), title=title)
+    return write_page(runs if isinstance(runs, Summary) else read_summary(runs), Path(out), title=title)
 
 
 def write_arena_report(folder: str | Path, *, title: str | None = None) -> Path:

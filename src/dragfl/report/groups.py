@@ -1,17 +1,13 @@
-"""Find run directories and group those that differ only in their seed."""
+"""Group runs that differ only in their seed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from dragfl.errors import SpecError
 from dragfl.report import labels
-from dragfl.runs.directory import SPEC, Run, load_run
-
-RunLike = Run | Path | str
+from dragfl.runs.directory import Run
 
 
 @dataclass(frozen=True)
@@ -55,30 +51,6 @@ def shared_value(runs: Sequence[Run], key: str) -> Any:
     """The value of a dotted setting if all runs have the same one, else None."""
     values = [labels.flatten(run.spec).get(key) for run in runs]
     return values[0] if values and all(value == values[0] for value in values) else None
-
-
-def find_runs(runs: RunLike | Sequence[RunLike]) -> list[Run]:
-    """Every run once, from run directories, `Run`s, and folders that contain run directories at any depth."""
-    items = [runs] if isinstance(runs, (Run, Path, str)) else list(runs)
-    found: dict[Path, Run] = {}
-    for item in items:
-        if not isinstance(item, Run) and not Path(item).exists():
-            raise SpecError(f"report: {item}: no such folder; give run directories, or folders that contain some")
-        for run in [item] if isinstance(item, Run) else _load_below(Path(item)):
-            found.setdefault(run.path.resolve(), run)
-    if not found:
-        searched = ", ".join(str(item) for item in items) or "an empty list"
-        raise SpecError(
-            f"report: no run found in {searched}; searched for folders with a {SPEC}, at any depth: "
-            "give a folder that `dragfl run` wrote, or one that contains such folders"
-        )
-    return list(found.values())
-
-
-def _load_below(path: Path) -> list[Run]:
-    if (path / SPEC).is_file():
-        return [load_run(path)]
-    return [load_run(spec.parent) for spec in sorted(path.rglob(SPEC))] if path.is_dir() else []
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:

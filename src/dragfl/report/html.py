@@ -9,32 +9,38 @@ from pathlib import Path
 from typing import Any
 
 from dragfl.atomic import write_text
-from dragfl.errors import SpecError
 from dragfl.report import figures
+from dragfl.report.export import check_folder
 from dragfl.report.figures.files import FIGURES, require_packages
 from dragfl.report.groups import Group, seed_of, shared_value
 from dragfl.report.labels import NOT_SET, flatten, format_value
 from dragfl.report.numbers import format_diverged
-from dragfl.report.tables import Row, format_rows, rounds_completed, summarize_groups, table_note
+from dragfl.report.summary import Summary
+from dragfl.report.tables import Row, format_rows, split_by_problem, table_note
+from dragfl.report.targets import rounds_completed
 from dragfl.runs.directory import SPEC, Run
 
+COSTS = ("bytes", "seconds")  # columns of the second table
 
-def write_page(groups: Sequence[Group], out: Path, *, title: str | None = None) -> Path:
+
+def write_page(summary: Summary, out: Path, *, title: str | None = None) -> Path:
     """Draw the figures into out/figures, then write out/report.html with them inside."""
     require_packages("matplotlib", "jinja2")
-    if out.exists() and not out.is_dir():
-        raise SpecError(f"report: {out} is a file; give a folder to write to")
-    rows = summarize_groups(groups)
-    columns, lines = format_rows(rows)
+    check_folder(out)
+    groups, rows = summary.groups, summary.rows
+    columns, _ = format_rows(rows)
+    costs = [name for name in columns if name.startswith(COSTS)]
     common, differing = compare_settings(groups)
     return write_template(
         out / "report.html",
         "page.html.j2",
         title=title or _title(groups),
-        facts=_facts(groups, rows),
-        columns=columns,
-        lines=lines,
-        rows=rows,
+        facts=_facts(groups, rows, len(summary.damaged)),
+        summary=_table(rows, [name for name in columns if name not in costs]),
+        costs=_table(rows, ["run", *costs]),
+        classes=_class_table(rows),
+        comparisons=[comparison.lines() for comparison in summary.comparisons],
+        damaged=summary.damaged,
         note=table_note(rows),
         figures=figures.draw_figures(groups, out / FIGURES),
         labels=[group.label for group in groups],
@@ -43,6 +49,24 @@ def write_page(groups: Sequence[Group], out: Path, *, title: str | None = None) 
         environment=environment(groups),
         runs=[_describe_run(group, run) for group in groups for run in group.runs],
     )
+
+
+def _table(rows: Sequence[Row], columns: Sequence[str]) -> dict[str, Any]:
+    """The columns, and for each heading the lines: whether some runs are unfinished, and the cells."""
+    blocks = [
+        (heading, [(bool(row.unfinished), [row.cells().get(name, NOT_SET) for name in columns]) for row in part])
+        for heading, part in split_by_problem(rows)
+    ]
+    return {"columns": columns, "blocks": blocks}
+
+
+def _class_table(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    """(label, accuracy of each class in percent) of the rows that have them."""
+    return [
+        (row.label, [NOT_SET if value is None else f"{100 * value:.1f}" for value in row.class_accuracy])
+        for row in rows
+        if row.class_accuracy
+    ]
 
 
 def write_template(page: Path, template: str, **values: Any) -> Path:
@@ -75,7 +99,7 @@ def _title(groups: Sequence[Group]) -> str:
     return algorithms if dataset is None else f"{algorithms} on {format_value(dataset)}"
 
 
-def _facts(groups: Sequence[Group], rows: Sequence[Row]) -> list[tuple[str, str]]:
+def _facts(groups: Sequence[Group], rows: Sequence[Row], damaged: int) -> list[tuple[str, str]]:
     """What was run and the best accuracy, as (name, value) pairs."""
     runs = _all_runs(groups)
     shared = {
@@ -85,7 +109,7 @@ def _facts(groups: Sequence[Group], rows: Sequence[Row]) -> list[tuple[str, str]
         "clients per round": "clients.per_round",
         "attackers": "attack.attackers",
     }
-    facts = [("runs", str(len(runs)))]
+    facts = [("runs", str(len(runs))), *([("damaged", str(damaged))] if damaged else [])]
     for state in ("unfinished", "diverged"):
         count = sum(len(getattr(row, state)) for row in rows)
         facts += [(state, str(count))] if count else []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
+
+from dragfl.report.statistics import t_interval
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -18,10 +20,19 @@ def format_bytes(count: float) -> str:
     return f"{count:.0f} {_UNITS[power]}" if power == 0 or count >= 99.95 else f"{count:.3g} {_UNITS[power]}"
 
 
-def format_range(values: Sequence[float]) -> str:
+def format_seconds(seconds: float) -> str:
+    """`0.42 s`, `12.3 s`, `4560 s`."""
+    return f"{seconds:.0f} s" if seconds >= 99.95 else f"{seconds:.3g} s"
+
+
+def format_count(value: float) -> str:
+    return f"{value:g}"
+
+
+def format_range(values: Sequence[float], number: Callable[[float], str] = format_count) -> str:
     """`600`, or `400–600` where the values differ."""
-    low, high = min(values), max(values)
-    return f"{low:g}" if low == high else f"{low:g}–{high:g}"
+    low, high = number(min(values)), number(max(values))
+    return low if low == high else f"{low}–{high}"
 
 
 def format_diverged(rounds: Sequence[int]) -> str:
@@ -31,10 +42,12 @@ def format_diverged(rounds: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class MeanStd:
-    """Mean and sample standard deviation over seeds; the deviation of one value is None."""
+    """Mean, sample standard deviation and 95 % t-interval of the mean over n seeds; only the mean of one value."""
 
     mean: float
     std: float | None
+    n: int = 1
+    interval: tuple[float, float] | None = None
 
     def __str__(self) -> str:
         """In percent: `91.2 %`, `91.2 ± 0.4 %`."""
@@ -44,19 +57,31 @@ class MeanStd:
         std = "" if self.std is None else f" ± {100 * self.std:.1f}"
         return f"{100 * self.mean:.1f}{std}"
 
+    def format_interval(self) -> str:
+        """In percent: `[90.3, 92.1]`; a dash for one value."""
+        if self.interval is None:
+            return "—"
+        low, high = self.interval
+        return f"[{100 * low:.1f}, {100 * high:.1f}]"
+
 
 def mean_std(values: Sequence[float]) -> MeanStd | None:
     """None without values."""
-    return MeanStd(fmean(values), stdev(values) if len(values) > 1 else None) if values else None
+    if not values:
+        return None
+    return MeanStd(fmean(values), stdev(values) if len(values) > 1 else None, len(values), t_interval(values))
 
 
 @dataclass(frozen=True)
 class RoundsToTarget:
-    """Rounds until the target accuracy, over seeds; a run that ended without reaching it is censored, not left out."""
+    """Rounds until the target accuracy, over seeds; a run that ended without reaching it is censored, not left out.
 
-    reached: tuple[int, ...]  # rounds of the runs that reached the target
-    censored: tuple[int, ...] = ()  # rounds of the runs that ended without reaching it
-    unfinished: tuple[int, ...] = ()  # rounds so far of the unfinished runs that have not reached it
+    Also bytes or seconds until the target, with `describe(format_bytes)`.
+    """
+
+    reached: tuple[float, ...]  # rounds of the runs that reached the target
+    censored: tuple[float, ...] = ()  # rounds of the runs that ended without reaching it
+    unfinished: tuple[float, ...] = ()  # rounds so far of the unfinished runs that have not reached it
     diverged: tuple[int, ...] = ()  # rounds in which runs diverged; they count as not reaching it
 
     @property
@@ -67,18 +92,22 @@ class RoundsToTarget:
 
     def __str__(self) -> str:
         """`120`, `120 (110–140)`, `not reached (> 600)`, `130 (110 to > 600; 2 of 3 runs)`, `diverged at round 12`."""
+        return self.describe(format_count)
+
+    def describe(self, number: Callable[[float], str]) -> str:
+        """The same text for other quantities than rounds, each formatted by `number`."""
         more = f", {len(self.unfinished)} not yet" if self.unfinished else ""
         if not self.reached and not self.censored:
             if self.diverged:
                 return format_diverged(self.diverged) + more
-            return f"not yet (> {min(self.unfinished)})" if self.unfinished else "—"
+            return f"not yet (> {number(min(self.unfinished))})" if self.unfinished else "—"
         more = (f", {len(self.diverged)} diverged" if self.diverged else "") + more
         if not self.reached:
-            return f"not reached (> {min(self.censored)}){more}"
+            return f"not reached (> {number(min(self.censored))}){more}"
         if not self.censored and not self.diverged:
-            span = f" ({format_range(self.reached)})" if len(set(self.reached)) > 1 else ""
-            return f"{self.median:g}{span}{more}"
-        limit = f"> {min(self.censored)}" if self.censored else "never"
-        middle = f"{self.median:g}" if math.isfinite(self.median) else limit
+            span = f" ({format_range(self.reached, number)})" if len(set(self.reached)) > 1 else ""
+            return f"{number(self.median)}{span}{more}"
+        limit = f"> {number(min(self.censored))}" if self.censored else "never"
+        middle = number(self.median) if math.isfinite(self.median) else limit
         runs = len(self.reached) + len(self.censored) + len(self.diverged)
-        return f"{middle} ({min(self.reached)} to {limit}; {len(self.reached)} of {runs} runs){more}"
+        return f"{middle} ({number(min(self.reached))} to {limit}; {len(self.reached)} of {runs} runs){more}"

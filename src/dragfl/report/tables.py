@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import Any
 
-from dragfl.report.groups import Group, RunLike, find_runs, group_runs, seed_of
-from dragfl.report.labels import NOT_SET
-from dragfl.report.numbers import MeanStd, RoundsToTarget, format_bytes, format_diverged, format_range, mean_std
+from dragfl.report.find import RunLike, find_runs
+from dragfl.report.groups import Group, group_runs, seed_of
+from dragfl.report.labels import NOT_SET, SEPARATOR, make_labels
+from dragfl.report.numbers import (
+    MeanStd,
+    RoundsToTarget,
+    format_bytes,
+    format_diverged,
+    format_range,
+    format_seconds,
+    mean_std,
+)
+from dragfl.report.problems import Problem, headings, problem_of
+from dragfl.report.targets import costs_to_target, rounds_completed, rounds_to_target
 from dragfl.runs.directory import Run
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 TABLE_NOTE = (
     "Over seeds: median (range) of rounds, mean ± standard deviation of accuracy, mean of bytes; finished runs only. "
     "> N: target not reached in N rounds, larger than all others in the median. Bytes: one run, all clients together."
 )
 DIVERGED_NOTE = "A diverged run counts as chance level (1 / classes) and as not reaching the target."
+INTERVAL_NOTE = "95 % interval: t-interval of the mean, mean ± t s / √n with the sample deviation s of n seeds."
+COST_NOTE = (
+    "Bytes and seconds to the target: of all rounds up to the first evaluated one at the target; bytes in both "
+    "directions, seconds without evaluation. Compare seconds only of runs on one idle machine."
+)
+CLIENT_NOTE = (
+    "Client columns: accuracy of the last evaluated model on each client's own label distribution; worst 10 %: mean "
+    "of the lowest decile of clients; variance: over clients, of accuracy as a fraction."
+)
+CLIENT_METRICS = {
+    "client_accuracy_mean": "client mean",
+    "client_accuracy_worst_decile": "client worst 10 %",
+    "client_accuracy_variance": "client variance",
+}
+CLASS_METRIC = "class_accuracy"
+COLUMNS = (  # in this order; a name stands for all columns that begin with it
+    "run", "seed", "rounds to", "best accuracy", "final accuracy", "final 95 % interval", "client",
+    "bytes up", "bytes down", "bytes to", "seconds to", "rounds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,6 +70,21 @@ class Row:
     diverged: tuple[int, ...] = ()  # seeds of the runs that diverged
     diverged_at: tuple[int, ...] = ()  # and the rounds in which they did
     target_on: str = "test"  # the data that the target refers to
+    bytes_to_target: RoundsToTarget | None = None  # in both directions; None where it was not logged
+    seconds_to_target: RoundsToTarget | None = None  # without evaluation; None where timing.jsonl is incomplete
+    clients: Mapping[str, MeanStd] = field(default_factory=dict)  # the metrics of CLIENT_METRICS that the runs have
+    class_accuracy: tuple[float | None, ...] = ()  # mean over seeds; None for a class without test samples
+    spec: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of the first run
+    short_label: str = ""  # unique among the rows of the same problem
+
+    @property
+    def problem(self) -> Problem:
+        """Rows with the same problem may be ranked together."""
+        return problem_of(self.spec)
+
+    @property
+    def all_unfinished(self) -> bool:
+        return len(self.unfinished) == len(self.seeds)
 
     @property
     def all_diverged(self) -> bool:
@@ -55,9 +96,19 @@ class Row:
         cells = {"run": self.label, "seed": ", ".join(map(str, self.seeds))}
         if self.target is not None:
             data = "" if self.target_on == "test" else f" ({self.target_on} data)"
-            cells[f"rounds to {100 * self.target:g} %{data}"] = str(self.rounds_to_target)
+            target = f"{100 * self.target:g} %{data}"
+            cells[f"rounds to {target}"] = str(self.rounds_to_target)
+            if self.bytes_to_target is not None and not self.all_diverged:
+                cells[f"bytes to {target}"] = self.bytes_to_target.describe(format_bytes)
+            if self.seconds_to_target is not None and not self.all_diverged:
+                cells[f"seconds to {target}"] = self.seconds_to_target.describe(format_seconds)
         without = format_diverged(self.diverged_at) if self.all_diverged else NOT_SET
         best, final = (None, None) if self.all_diverged else (self.best_accuracy, self.final_accuracy)
+        if final is not None and final.interval is not None:
+            cells["final 95 % interval"] = final.format_interval()
+        for key, value in self.clients.items():
+            variance = key.endswith("variance")
+            cells[CLIENT_METRICS[key]] = f"{value.mean:.4f}" if variance else str(value)
         return cells | {
             "best accuracy": str(best or without),
             "final accuracy": str(final or without),
@@ -85,14 +136,35 @@ def summarize_runs(runs: RunLike | Sequence[RunLike]) -> list[Row]:
 
 
 def summarize_groups(groups: Sequence[Group]) -> list[Row]:
-    """Rows sorted by attack, then rounds to the target accuracy, then best accuracy."""
+    """Rows sorted by dataset, partition and attack, then rounds to the target accuracy, then best accuracy."""
 
-    def rank(row: Row) -> tuple[str, float, float]:
+    def rank(row: Row) -> tuple[str, str, str, str, float, float]:
         rounds = row.rounds_to_target.median
         best = row.best_accuracy.mean if row.best_accuracy else 0.0
-        return row.attack or "", rounds if math.isfinite(rounds) else math.inf, -best
+        dataset, partition, attack = row.problem
+        return dataset, partition, row.attack or "", attack, rounds if math.isfinite(rounds) else math.inf, -best
 
-    return sorted(map(_summarize_group, groups), key=rank)
+    rows = sorted(map(_summarize_group, groups), key=rank)
+    return [replace(row, short_label=_short_label(row, rows)) for row in rows]
+
+
+def _short_label(row: Row, rows: Sequence[Row]) -> str:
+    """Without dataset, partition and attack, if that is enough among the rows that share them."""
+    same = [other for other in rows if other.problem == row.problem]
+    named = [SEPARATOR.join(filter(None, (label[0], label[2]))) for label in make_labels([r.spec for r in same])]
+    short = named[same.index(row)]
+    return short if named.count(short) == 1 else row.label
+
+
+def split_by_problem(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """(heading, rows with short labels) for each dataset, partition and attack; no heading for a single one."""
+    titles = headings(row.problem for row in rows)
+    if len(titles) == 1:
+        return [("", list(rows))]
+    return [
+        (title, [replace(row, label=row.short_label) for row in rows if row.problem == problem])
+        for problem, title in titles.items()
+    ]
 
 
 def _summarize_group(group: Group) -> Row:
@@ -100,13 +172,14 @@ def _summarize_group(group: Group) -> Row:
     curves = [curve for run in counted if (curve := judged_accuracies(run))]
     diverged = [run for run in group.runs if run.diverged]
     target = group.spec.get("target_accuracy")
+    bytes_to_target, seconds_to_target = costs_to_target(group.runs, target)
     return Row(
         label=group.label,
         algorithm=group.algorithm,
         attack=group.attack,
         seeds=group.seeds,
         target=None if target is None else float(target),
-        rounds_to_target=_rounds_to_target(group.runs, target),
+        rounds_to_target=rounds_to_target(group.runs, target),
         best_accuracy=mean_std([max(curve) for curve in curves]),
         final_accuracy=mean_std([curve[-1] for curve in curves]),
         bytes_up=fmean(_total_bytes(run, "bytes_up") for run in counted),
@@ -117,6 +190,11 @@ def _summarize_group(group: Group) -> Row:
         diverged=tuple(map(seed_of, diverged)),
         diverged_at=tuple(run.diverged_at or 0 for run in diverged),
         target_on=group.runs[0].target_on,
+        bytes_to_target=bytes_to_target,
+        seconds_to_target=seconds_to_target,
+        clients={key: value for key in CLIENT_METRICS if (value := _client_metric(counted, key)) is not None},
+        class_accuracy=_class_accuracy(counted),
+        spec=group.spec,
     )
 
 
@@ -125,8 +203,28 @@ def judged_accuracies(run: Run) -> list[float]:
     return [run.chance] if run.diverged else [value for _, value in run.accuracy]
 
 
-def rounds_completed(run: Run) -> int:
-    return int(run.metrics[-1]["round"]) if run.metrics else int((run.result or {}).get("rounds", 0))
+def _client_metric(runs: Sequence[Run], key: str) -> MeanStd | None:
+    """A metric of the last round that has it; a diverged run counts as chance level, and has no variance."""
+    if not any(run.values(key) for run in runs):
+        return None
+    values = []
+    for run in runs:
+        if run.diverged:
+            values += [] if key.endswith("variance") else [run.chance]
+        elif found := run.values(key):
+            values.append(found[-1][1])
+    return mean_std(values)
+
+
+def _class_accuracy(runs: Sequence[Run]) -> tuple[float | None, ...]:
+    """By class, the mean over seeds in the last round that has it; a diverged run counts as chance level."""
+    lists = [
+        [run.chance if run.diverged and value is not None else value for value in found[-1]]
+        for run in runs
+        if (found := [m[CLASS_METRIC] for m in run.metrics if m.get(CLASS_METRIC)])
+    ]
+    known = [[value for value in column if value is not None] for column in zip(*lists, strict=False)]
+    return tuple(fmean(values) if values else None for values in known)
 
 
 def _total_bytes(run: Run, key: str) -> float:
@@ -135,56 +233,26 @@ def _total_bytes(run: Run, key: str) -> float:
     return float(result[key]) if key in result else float(sum(m.get(key, 0) for m in run.metrics))
 
 
-def _rounds_to_target(runs: Sequence[Run], target: float | None) -> RoundsToTarget:
-    if target is None:
-        return RoundsToTarget(())
-    reached: list[int] = []
-    censored: list[int] = []
-    unfinished: list[int] = []
-    diverged: list[int] = []
-    for run in runs:
-        if run.diverged_at is not None:
-            diverged.append(run.diverged_at)
-        elif (first := run.rounds_to(target)) is not None:
-            reached.append(first)
-        else:
-            (censored if run.finished else unfinished).append(rounds_completed(run))
-    return RoundsToTarget(tuple(reached), tuple(censored), tuple(unfinished), tuple(diverged))
-
-
 def format_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """(column names, lines of cells), with one column for each target accuracy among the rows."""
+    """(column names, lines of cells), with columns for each target accuracy among the rows."""
     cells = [row.cells() for row in rows]
-    targets = sorted({name for row in cells for name in row if name.startswith("rounds to")})
-    columns = ["run", "seed", *targets, "best accuracy", "final accuracy", "bytes up", "bytes down", "rounds"]
+
+    def order(name: str) -> tuple[int, bool, str]:
+        place = max((i for i, begin in enumerate(COLUMNS) if name.startswith(begin)), key=lambda i: len(COLUMNS[i]))
+        return place, name.startswith("client"), ""
+
+    columns = sorted(sorted({name for row in cells for name in row}), key=order)
     return columns, [[row.get(name, NOT_SET) for name in columns] for row in cells]
 
 
-def table_note(rows: Sequence[Row]) -> str:
-    """How the numbers of the table were computed."""
-    return f"{TABLE_NOTE} {DIVERGED_NOTE}" if any(row.diverged for row in rows) else TABLE_NOTE
-
-
-def rich_table(rows: Sequence[Row]) -> Table:
-    """The summary for a terminal; seeds that all rows share are in the caption, to save width."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    columns, lines = format_rows(rows)
-    same_seeds = len({row.seeds for row in rows}) == 1
-    shown = [i for i, name in enumerate(columns) if not (same_seeds and name == "seed")]
-    caption = (f"Seed {', '.join(map(str, rows[0].seeds))}. " if same_seeds else "") + table_note(rows)
-    table = Table(
-        box=None, pad_edge=False, collapse_padding=True, header_style="bold", caption=caption, caption_justify="left"
-    )
-    for i in shown:
-        is_text = columns[i] in ("run", "seed")
-        table.add_column(columns[i], justify="left" if is_text else "right", no_wrap=columns[i] == "run")
-    for row, cells in zip(rows, lines, strict=True):
-        table.add_row(*(escape(_shorten(cells[i])) for i in shown), style="dim" if row.unfinished else "")
-    return table
-
-
-def _shorten(cell: str) -> str:
-    """`not reached (> 100)` as `> 100`, which the caption explains."""
-    return re.sub(r"^not reached \((> \d+)\)", r"\1", cell)
+def table_note(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
+    """How the numbers of the table were computed; `columns`: only of those."""
+    names = format_rows(rows)[0] if columns is None else columns
+    notes = {
+        TABLE_NOTE: ("",),
+        DIVERGED_NOTE: ("",) if any(row.diverged for row in rows) else (),
+        INTERVAL_NOTE: ("final 95 %",),
+        COST_NOTE: ("bytes to", "seconds to"),
+        CLIENT_NOTE: ("client",),
+    }
+    return " ".join(note for note, begins in notes.items() if any(name.startswith(begins) for name in names))

@@ -35,10 +35,13 @@ class Drawing:
             write_file(folder / f"{self.name}.{kind}", save)
 
 
+def missing_packages(*modules: str) -> list[str]:
+    return [name for name in modules if find_spec(name) is None]
+
+
 def require_packages(*modules: str) -> None:
     """Raise an error that names the extra to install if one of these modules is missing."""
-    missing = [name for name in modules if find_spec(name) is None]
-    if missing:
+    if missing := missing_packages(*modules):
         raise SpecError(
             f"report: figures need {' and '.join(missing)}, not installed: pip install 'dragfl[report]' "
             "(the tables of `dragfl.report.summarize_runs` do not need it)"

@@ -1,0 +1,76 @@
+"""One damaged run among many does not stop a report: it is listed with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragfl import report
+from dragfl.errors import DamagedRun
+from dragfl.report.find import load_runs
+
+from .conftest import MakeRun
+
+BROKEN = {
+    "torn metrics": ("metrics.jsonl", "not json\n", "Expecting value"),
+    "a list for a round": ("metrics.jsonl", "[1, 2]\n", "line 1 has no round"),
+    "no round": ("metrics.jsonl", '{"round": 1}\n{"accuracy": 0.5}\n', "line 2 has no round"),
+    "text for a number": ("metrics.jsonl", '{"round": 1, "accuracy": "high"}\n', "has accuracy = 'high', no number"),
+    "timing": ("timing.jsonl", "{}\n", "line 1 has no round"),
+    "clients": ("clients.jsonl", '{"round": 1, "client": [0, 1], "norm": [0.5]}\n', "equally long lists"),
+    "no telemetry lists": ("clients.jsonl", '{"round": 1, "client": 3}\n', "equally long lists"),
+    "spec": ("spec.toml", "= 3", "Invalid statement"),
+    "a table that is none": ("spec.toml", 'algorithm = "drag"', "algorithm is no table"),
+    "seed": ("spec.toml", 'seed = "one"', "seed = 'one' is no whole number"),
+    "not text": ("run.json", "\x00\x01", "Expecting value"),
+    "result": ("result.json", "[]", "expected a table"),
+}
+
+
+@pytest.mark.parametrize(("file", "text", "reason"), BROKEN.values(), ids=BROKEN)
+def test_a_damaged_run_is_listed_with_its_reason(make_run: MakeRun, file: str, text: str, reason: str) -> None:
+    good = make_run("good", rounds=2)
+    bad = make_run("bad", rounds=2, seed=1)
+    (bad.path / file).write_text(text)
+    summary = report.read_summary(good.path.parent)
+    assert [row.seeds for row in summary.rows] == [(0,)]
+    (damaged,) = summary.damaged
+    assert damaged.path == bad.path
+    assert reason in damaged.reason and file in damaged.reason
+    with pytest.raises(DamagedRun, match=rf"no readable run; .*{file}"):
+        report.read_summary(bad.path)
+
+
+def test_a_missing_file(make_run: MakeRun) -> None:
+    make_run("good", rounds=2)
+    bad = make_run("bad", rounds=2, seed=1)
+    (bad.path / "run.json").unlink()
+    _, damaged = load_runs(bad.path.parent)
+    assert [run.path.name for run in damaged] == ["bad"]
+
+
+def test_telemetry_is_not_read_where_it_is_not_needed(make_run: MakeRun) -> None:
+    run = make_run("one", rounds=2)
+    (run.path / "clients.jsonl").write_text("torn\n")
+    assert load_runs(run.path, clients=False) == ([run], [])
+
+
+def test_find_runs_warns(make_run: MakeRun) -> None:
+    make_run("good", rounds=2)
+    bad = make_run("bad", rounds=2, seed=1)
+    (bad.path / "metrics.jsonl").write_text("torn\n")
+    with pytest.warns(UserWarning, match=r"left out, damaged: .*bad/metrics\.jsonl"):
+        assert len(report.find_runs(bad.path.parent)) == 1
+
+
+def test_the_page_lists_damaged_runs(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragfl.report.figures.draw_figures", lambda *_: {})
+    make_run("good", rounds=2)
+    bad = make_run("bad", rounds=2, seed=1)
+    (bad.path / "metrics.jsonl").write_text("torn\n")
+    page = report.write_report(bad.path.parent, tmp_path / "out").read_text()
+    assert "Damaged runs, left out" in page and "metrics.jsonl: cannot be read" in page
+    assert "damaged: <b>1</b>" in page
+    (bad.path / "metrics.jsonl").write_text('{"round": 1}\n')
+    assert "Damaged" not in report.write_report(bad.path.parent, tmp_path / "out").read_text()
