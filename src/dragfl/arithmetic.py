@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from dragfl.lazy import Tensor, torch
 
@@ -124,3 +125,20 @@ def combine(weights: Tensor, X: Tensor) -> Tensor:
 def finite_rows(norms: Tensor) -> Tensor:
     """The one test of every rule for updates that may be used: (n,) bool from their norms."""
     return torch.isfinite(norms)
+
+
+@lru_cache(maxsize=4096)
+def effective_steps(steps: int, momentum: float, shrink: float = 0.0) -> float:
+    """|a|_1 of Wang et al. 2020: how many times lr an update moves along a constant gradient in these local steps.
+
+    v_k = momentum v_(k-1) + 1 - shrink s_(k-1),  s_k = s_(k-1) + v_k;  plain SGD: the number of steps. A step with
+    momentum p counts [steps - p (1 - p^steps) / (1 - p)] / (1 - p) in all; shrink is lr mu of a proximal term.
+
+    >>> effective_steps(3, 0.5)  # 1 + 1.5 + 1.75
+    4.25
+    """
+    moved = velocity = 0.0
+    for _ in range(steps):
+        velocity = momentum * velocity + 1.0 - shrink * moved
+        moved += velocity
+    return moved

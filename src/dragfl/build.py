@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dragfl import data
+from dragfl.config.augmentation import make_augment
 from dragfl.config.build_parts import Model
 from dragfl.config.portable import has_own_parts, why_not_portable
 from dragfl.config.spec import Experiment, load
@@ -40,8 +41,10 @@ from dragfl.errors import DataError, SpecError
 from dragfl.models.call import call_model
 from dragfl.own_code import import_object, named_errors
 from dragfl.rng import rng
+from dragfl.training.augment import fit
 from dragfl.training.loop import Loop
 from dragfl.training.select import make_trainer, select_trainer
+from dragfl.training.sgd import LocalSGD
 from dragfl.types import FederationInfo, FitsData
 from dragfl.vector import FlatModel, init_module
 
@@ -77,6 +80,8 @@ def build_federation(experiment: Experiment, folder: Path | None = None) -> tupl
         backend=select_backend(experiment, worker),
         store=open_store(fields, info, state.memory_mb, state.on_missing, folder),
         iterate=Iterate(evaluation.iterate, evaluation.window, evaluation.decay),
+        momentum=experiment.clients.momentum,
+        availability=experiment.clients.availability,
     )
     return experiment, federation
 
@@ -96,11 +101,14 @@ def build_worker(experiment: Experiment, dataset: Dataset | None = None) -> tupl
     block = experiment.engine.block or default_block(model.dim)
     experiment = replace(experiment, engine=replace(experiment.engine, block=block, trainer=trainer))
     clients, parts, attack = experiment.clients, experiment.algorithm, experiment.attack
-    loop = Loop(model, dataset, double_softmax=experiment.model.double_softmax)
+    sgd = LocalSGD(clients.momentum, clients.weight_decay, clients.clip_norm)
+    loop = Loop(model, dataset, double_softmax=experiment.model.double_softmax, sgd=sgd)
+    augment = make_augment(clients.augment)
+    augment = None if augment is None else fit(augment, dataset)
     work = LocalWork(clients.local_steps, clients.local_epochs, clients.batch_size, clients.sampling)
     test_block = experiment.evaluation.batch_size
     return experiment, Worker(
-        LocalTrainer(loop, make_trainer(trainer, loop), parts.correction, work, test_block),
+        LocalTrainer(loop, make_trainer(trainer, loop), parts.correction, work, test_block, augment),
         dataset,
         split,
         root,

@@ -4,8 +4,8 @@ An algorithm has three parts: a `Correction` (what clients do beyond SGD), an `A
 step) and a `ServerStep` (how the step moves the model). A part is a frozen dataclass of hyper-parameters. Its state is
 a frozen dataclass of tensors and numbers that each call takes and returns; nothing is stored on `self`.
 
-Small optional Protocols (`RefusesAggregates`, `Robust`, `AssumesAttackers`, `HasReference`, `OwnIterate`,
-`DataAttack`, `FitsData`, `MeasuresSuccess`) declare what only some parts have.
+Small optional Protocols (`RefusesAggregates`, `RefusesOptions`, `Robust`, `AssumesAttackers`, `HasReference`,
+`OwnIterate`, `DataAttack`, `FitsData`, `MeasuresSuccess`) declare what only some parts have.
 """
 
 from __future__ import annotations
@@ -84,11 +84,12 @@ class FederationInfo:
 
 @dataclass(frozen=True)
 class RoundContext:
-    """The round number, the local learning rate and the seed. `rng` is addressed by seed, purpose and round."""
+    """The round number, the local optimiser and the seed. `rng` is addressed by seed, purpose and round."""
 
     t: int
     lr: float
     seed: int
+    momentum: float = 0.0  # of the clients' local steps
 
     def rng(self, purpose: str, *address: Address) -> np.random.Generator:
         return rng(self.seed, purpose, self.t, *address)
@@ -248,6 +249,16 @@ class RefusesAggregates(Protocol):
     @property
     def unsafe_with(self) -> frozenset[str]:
         """The names of these aggregates; the spec check refuses the combination."""
+        ...
+
+
+@runtime_checkable
+class RefusesOptions(Protocol):
+    """A correction or an aggregate whose formulas do not hold with some options of `[clients]`."""
+
+    @property
+    def refuses(self) -> Mapping[str, str]:
+        """Option -> the reason; the spec check refuses the combination."""
         ...
 
 

@@ -103,6 +103,7 @@ def test_every_default_is_spelled_out() -> None:
     tables = dragfl.load({}).tables()
     assert tables["clients"] == {
         "total": 20, "per_round": 20, "local_steps": 5, "batch_size": 20, "lr": 0.1, "sampling": "replacement",
+        "momentum": 0.0, "weight_decay": 0.0, "augment": "none", "availability": 1.0,
     }  # fmt: skip
     assert tables["algorithm"]["aggregate"] == {"name": "mean", "weighting": "uniform"}
     assert tables["model"] == {"name": "mlp", "hidden": 500, "double_softmax": False, "buffers": "refuse"}

@@ -29,7 +29,7 @@ def test_train_client_equals_the_simulator(experiment: Load, name: str) -> None:
         server = ServerRound.open(fed, state)
         (block,) = fed.backend.train(TrainTasks(server), keep=True)
         worker = fed.worker
-        for row, m in enumerate(server.cohort):
+        for row, m in enumerate(server.present):
             data = ClientData(worker.dataset.x, worker.dataset.y, worker.split.samples_of(m))
             client = Client(m, fed.store.read(m), data)
             alone = train_client(worker.local, state.w, server.broadcast, client, server.context)

@@ -3,9 +3,12 @@
 Wang, Liu, Liang, Joshi, Poor: Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization,
 NeurIPS 2020.
 
-    Delta = tau_eff sum_m p_m g_m / |a_m|_1,    tau_eff = sum_m p_m tau_m
-    |a_m|_1 = tau_m                               plain SGD with tau_m local steps
-    |a_m|_1 = (1 - (1 - eta mu)^tau_m) / (eta mu)  with a proximal term mu
+    Delta = tau_eff sum_m p_m g_m / |a_m|_1,    tau_eff = sum_m p_m |a_m|_1, without the proximal term
+    |a_m|_1 = tau_m                                                    plain SGD with tau_m local steps
+    |a_m|_1 = [tau_m - rho (1 - rho^tau_m) / (1 - rho)] / (1 - rho)    local momentum rho
+    |a_m|_1 = (1 - (1 - eta mu)^tau_m) / (eta mu)                      a proximal term mu
+
+With both, |a_m|_1 is the sum of the weights that the gradients have in g_m (`effective_steps`).
 
 p_m is the client's share of the cohort's samples, as in the paper and its public code (n_m / n over all clients, who
 all take part there), or 1/S for each of S clients with `weighting = "uniform"`. With equal steps it is FedAvg with the
@@ -18,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from dragfl.arithmetic import combine
+from dragfl.arithmetic import combine, effective_steps
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choices, check_range
@@ -28,6 +31,7 @@ from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, R
 @dataclass(frozen=True)
 class FedNovaPlan:
     shrink: float  # eta mu
+    momentum: float = 0.0  # rho
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,10 @@ class FedNova:
 
     weighting: Literal["uniform", "samples"] = "samples"
     prox: float = 0.0
+    refuses: ClassVar[Mapping[str, str]] = {
+        "clip_norm": "the weights a_m of the gradients in an update must be known, and clipping makes them depend on "
+        "the gradients; the paper has no form with clipping"
+    }
     paper: ClassVar[str] = "Wang et al. 2020"
 
     def __post_init__(self) -> None:
@@ -57,12 +65,15 @@ class FedNova:
         shrink = context.lr * self.prox
         if not shrink < 1.0:
             raise SpecError(f"fednova: lr * prox = {shrink:g}; it needs less than 1: lower prox or clients.lr")
-        return FedNovaPlan(shrink)
+        return FedNovaPlan(shrink, context.momentum)
 
     def fold(self, plan: FedNovaPlan, block: Updates) -> Partial:
         p = block.weight if self.weighting == "samples" else torch.ones_like(block.weight)
-        steps = block.steps.to(p)
-        work = steps if plan.shrink == 0.0 else (1.0 - (1.0 - plan.shrink) ** steps) / plan.shrink
+        steps = work = block.steps.to(p)
+        if plan.momentum:
+            steps, work = (_effective(block.steps, plan.momentum, shrink).to(p) for shrink in (0.0, plan.shrink))
+        elif plan.shrink:
+            work = (1.0 - (1.0 - plan.shrink) ** steps) / plan.shrink
         normalised, total = combine(torch.stack([p / work, torch.ones_like(p)]), block.delta)
         sums = {"normalised": normalised, "steps": (p * steps).sum(), "p": p.sum()}
         return Partial.of(block, sums, {"norm": block.norm}, total)
@@ -73,3 +84,8 @@ class FedNova:
         p, steps = float(partial.sums["p"]), float(partial.sums["steps"])
         step = partial.sums["normalised"].double() * (steps / p**2)
         return step.float(), state, {"effective_steps": steps / p}
+
+
+def _effective(steps: Tensor, momentum: float, shrink: float) -> Tensor:
+    """(k,) |a_m|_1 of each client."""
+    return torch.tensor([effective_steps(made, momentum, shrink) for made in steps.tolist()], dtype=torch.float64)

@@ -18,6 +18,15 @@ NOT_IN_RESULT = (
 )
 
 
+# Settings that older runs do not have, and the value that is the same as their absence.
+ABSENT: dict[str, Any] = {
+    "clients.momentum": 0.0,
+    "clients.weight_decay": 0.0,
+    "clients.augment": "none",
+    "clients.availability": 1.0,
+}
+
+
 def comparable(tables: Mapping[str, Any]) -> dict[str, Any]:
     """The tables of a resolved spec without the settings that do not change its result.
 
@@ -27,6 +36,10 @@ def comparable(tables: Mapping[str, Any]) -> dict[str, Any]:
     for key in NOT_IN_RESULT:
         table, _, setting = key.rpartition(".")
         (plain.get(table, {}) if table else plain).pop(setting, None)
+    for key, default in ABSENT.items():
+        table, _, setting = key.rpartition(".")
+        if plain.get(table, {}).get(setting) == default:
+            del plain[table][setting]
     evaluation = plain.get("evaluation", {})
     for key in _unused_evaluation_settings(evaluation):
         evaluation.pop(key, None)

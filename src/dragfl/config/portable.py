@@ -26,7 +26,7 @@ def why_not_portable(experiment: Experiment, alternative: str) -> str | None:
         again = load(tables)
     except (DragflError, TypeError) as error:
         return f"{error}; {advice}"
-    for key in ("dataset", "partition", "algorithm", "attack", "model"):
+    for key in ("dataset", "partition", "clients", "algorithm", "attack", "model"):
         if not _same(getattr(experiment, key), getattr(again, key)):
             return f"{key} holds an object that cannot be imported by name; {advice}"
     return None

@@ -22,6 +22,7 @@ from dragfl.aggregates.robust.contract import part_name
 from dragfl.algorithms import PARTS
 from dragfl.attacks import ATTACKS
 from dragfl.config.assumed_f import default_f, probability_above, smallest_f
+from dragfl.config.augmentation import describe_augment, make_augment
 from dragfl.config.build_parts import (
     Model,
     check_dataset,
@@ -33,6 +34,7 @@ from dragfl.config.build_parts import (
     needs_root,
 )
 from dragfl.config.check_parts import needs_of
+from dragfl.config.compatible import check_options
 from dragfl.config.convert import check_keys, convert
 from dragfl.config.migrate import refuse_old_keys
 from dragfl.config.overrides import EXCEEDS_F, override
@@ -88,11 +90,12 @@ class Experiment:
         made = {"name": self.model.source} if self.model.source else describe(self.model.make, MODELS)
         model = made | dict(self.model.settings)
         attackers = dataclasses.asdict(self.attackers) | {EXCEEDS_F: self.exceeds_f}
+        augment = describe_augment(self.clients.augment)
         tables = {
             **{key: getattr(self, key) for key in TOP_KEYS},
             "data": {"dataset": dataset, "partition": describe(self.partition, PARTITIONS, key="kind")},
             "root": dataclasses.asdict(self.root) if self.root else None,
-            "clients": dataclasses.asdict(self.clients),
+            "clients": dataclasses.asdict(dataclasses.replace(self.clients, augment=augment)),
             "algorithm": {"name": self.algorithm.name, **parts},
             "attack": describe(self.attack, ATTACKS) | attackers if self.attack else None,
             "model": model | {"double_softmax": self.model.double_softmax, "buffers": self.model.buffers},
@@ -195,6 +198,8 @@ def _check_together(e: Experiment) -> None:
     if isinstance(rule, AssumesAttackers) and (why := rule.shortage(per_round)):
         raise SpecError(why)
     check_correction_with_aggregate(e)
+    check_options(e.clients, e.algorithm, e.root)
+    make_augment(e.clients.augment)
 
 
 def _check_exceeds_f(e: Experiment, given: Any) -> None:

@@ -89,12 +89,22 @@ class Clients:
     batch_size: int = 20
     lr: float | Schedule = 0.1
     sampling: Sampling = "replacement"
+    momentum: float = 0.0  # of local steps; the buffer starts at zero in every round
+    weight_decay: float = 0.0
+    clip_norm: float | None = None  # largest norm of a minibatch gradient
+    augment: Any = "none"  # names joined by "+", `module:function`, or a function (x, rng) -> x from Python
+    availability: float = 1.0  # the probability that a sampled client takes part in a round
 
     def __post_init__(self) -> None:
         at_least("clients.total", self.total, 1)
         at_least("clients.per_round", self.per_round, 1)
         at_least("clients.batch_size", self.batch_size, 1)
         check_range("clients", "lr", self.lr, 0.0, 1e6)
+        check_range("clients", "momentum", self.momentum, 0.0, 1.0, open_high=True)
+        check_range("clients", "weight_decay", self.weight_decay, 0.0, 1e6)
+        check_range("clients", "availability", self.availability, 0.0, 1.0, open_low=True)
+        if self.clip_norm is not None:
+            check_range("clients", "clip_norm", self.clip_norm, 0.0, 1e30, open_low=True)
         check_steps("clients.local_steps", self.local_steps)
         check_steps("clients.local_epochs", self.local_epochs)
         if self.per_round is not None and self.per_round > self.total:

@@ -10,6 +10,7 @@ Down (theta, D), up one vector; no client state.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -38,6 +39,10 @@ class FedCM:
     fields: ClassVar[Fields] = {}
     sends: ClassVar[Fields] = {}
     unsafe_with: ClassVar[frozenset[str]] = frozenset({"norm_clipping"})  # 20 points on digits
+    refuses: ClassVar[Mapping[str, str]] = {
+        "momentum": "its local steps already have a momentum, D with weight 1 - a, and D is a mean over plain steps; "
+        "set algorithm.a"
+    }
     paper: ClassVar[str] = "Xu et al. 2021"
     needs = no_needs
     client_finish = nothing_kept

@@ -9,14 +9,17 @@ CVPR 2022.
     theta^(t+1) = theta^t + Delta + (1/M) sum over all clients of h_m,    s <- s + (1/M) sum_{m in S} (s_m+ - s_m)
 
 Down (theta, s), up (g_m, s_m+ - s_m). |mean h| is logged as `h_norm`. The authors' code evaluates the
-average of the client models too, theta^t + Delta: `own_accuracy` in the metrics.
+average of the client models too, theta^t + Delta: `own_accuracy` in the metrics. With local momentum U becomes
+|a_m|_1, as in SCAFFOLD.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from dragfl.arithmetic import effective_steps
 from dragfl.corrections.none import Tensors, no_needs
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
@@ -44,6 +47,9 @@ class FedDC:
     sends: ClassVar[Fields] = {"ds": "vector"}
     own_iterate: ClassVar[Literal["client average"]] = "client average"
     unsafe_with: ClassVar[frozenset[str]] = frozenset({"krum", "median", "trimmed_mean"})  # 10 to 18 points on digits
+    refuses: ClassVar[Mapping[str, str]] = {
+        "clip_norm": "s_m estimates the client's gradient from its update, and the mean of clipped gradients does not"
+    }
     paper: ClassVar[str] = "Gao et al. 2022"
     needs = no_needs
 
@@ -63,7 +69,8 @@ class FedDC:
         self, result: LocalResult, mine: Tensors, sent: Tensors, context: RoundContext
     ) -> tuple[Tensors, Tensors]:
         # With a local rate of zero, as at the end of a schedule, the steps carry no gradient.
-        new = mine["s"] - sent["s"] - result.delta / (result.steps * result.lr) if result.lr > 0 else mine["s"]
+        moved = effective_steps(result.steps, context.momentum) * result.lr
+        new = mine["s"] - sent["s"] - result.delta / moved if result.lr > 0 else mine["s"]
         return {"ds": new - mine["s"]}, {"h": mine["h"] + result.delta, "s": new}
 
     def server_finish(

@@ -13,6 +13,7 @@ Mime sends down theta, s and c, MimeLite theta and s; both send up the update an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -44,6 +45,12 @@ class Mime:
 
     fields: ClassVar[Fields] = {}
     sends: ClassVar[Fields] = {}
+    refuses: ClassVar[Mapping[str, str]] = {
+        "momentum": "its local steps apply the server's momentum s, which is fixed during a round; "
+        "set algorithm.momentum",
+        "clip_norm": "its correction and its momentum are full gradients, which are not clipped, so they do not match "
+        "clipped local steps",
+    }
     paper: ClassVar[str] = "Karimireddy et al. 2020b"
     client_finish = nothing_kept
 

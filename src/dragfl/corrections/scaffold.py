@@ -10,13 +10,18 @@ ICML 2020.
 
 so that c is the mean of all c_m after any history. This holds for the mean aggregate only: a robust aggregate replaces
 sum_m (c_m+ - c_m) by its own aggregate of these differences times their number. Down (theta, c), up (g_m, c_m+ - c_m).
+
+With local momentum g_m = -eta sum_k a_k (gradient of step k - c_m + c), and U becomes |a_m|_1 = sum_k a_k, the
+normalisation of Wang et al. 2020, so that c_m+ is again a mean of local gradients.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from dragfl.arithmetic import effective_steps
 from dragfl.corrections.none import Tensors, no_needs
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choices
@@ -42,6 +47,10 @@ class Scaffold:
     fields: ClassVar[Fields] = {"c": "vector"}
     sends: ClassVar[Fields] = {"dc": "vector"}
     unsafe_with: ClassVar[frozenset[str]] = frozenset({"dnc"})  # 24 points on digits
+    refuses: ClassVar[Mapping[str, str]] = {
+        "clip_norm": "the control variate c_m estimates the client's gradient, and the mean of clipped gradients does "
+        "not; the paper has no form with clipping"
+    }
     paper: ClassVar[str] = "Karimireddy et al. 2020"
     needs = no_needs
 
@@ -65,7 +74,8 @@ class Scaffold:
         elif not result.lr > 0:  # the end of a schedule: steps of length zero carry no gradient
             new = mine["c"]
         else:
-            new = mine["c"] - sent["c"] - result.delta / (result.steps * result.lr)
+            moved = effective_steps(result.steps, context.momentum) * result.lr
+            new = mine["c"] - sent["c"] - result.delta / moved
         return {"dc": new - mine["c"]}, {"c": new}
 
     def server_finish(

@@ -19,6 +19,7 @@ from torch import Tensor
 from dragfl.arithmetic import finite_rows
 from dragfl.engine.client_store.layout import Layout
 from dragfl.rng import key, rng
+from dragfl.training.augment import Augment, Batches, augment_batches
 from dragfl.training.batches import Sampling, draw, steps_in
 from dragfl.training.loop import Loop, Share
 from dragfl.training.select import GroupTrainer
@@ -96,6 +97,7 @@ class LocalTrainer:
     correction: Correction[Any]
     work: LocalWork
     block: int  # samples of a full gradient that are evaluated at a time
+    augment: Augment | None = None
 
     @cached_property
     def keeps(self) -> Layout:
@@ -126,7 +128,8 @@ def train_group(
 ) -> list[ClientResult]:
     """Train clients from the same model, as many at once as the trainer can; their updates are the rows of `out`."""
     local.loop.buffers = broadcast.get(BUFFERS)
-    shares = [_share(local, broadcast, client, context) for client in clients]
+    decay = local.loop.sgd.decay(w)
+    shares = [_share(local, broadcast, client, context, decay) for client in clients]
     seed_forward(context, clients[0].id)
     losses = local.trainer.train_group(w, shares, context.lr, out)
     buffers = {} if local.loop.buffers is None else {BUFFERS: local.loop.model.b.clone()}
@@ -143,13 +146,21 @@ def train_group(
     return results
 
 
-def _share(local: LocalTrainer, broadcast: Mapping[str, Tensor], client: Client, context: RoundContext) -> Share:
+def _share(
+    local: LocalTrainer, broadcast: Mapping[str, Tensor], client: Client, context: RoundContext, decay: Tensor | None
+) -> Share:
     """The client's minibatches of this round and the direction of its steps."""
     data, work = client.data, local.work
     steps = work.steps_of(context.seed, client.id, len(data.rows))
     batches = draw(context.rng("batch", client.id), len(data.rows), steps, work.batch_size, work.sampling)
-    affine = local.correction.affine(client.state, broadcast, context)
-    return Share(data.x, data.y, [data.rows[batch] for batch in batches], affine)
+    affine = local.loop.sgd.decayed(local.correction.affine(client.state, broadcast, context), decay)
+    augment = bind_augment(local.augment, context, client.id)
+    return Share(data.x, data.y, [data.rows[batch] for batch in batches], affine, augment=augment)
+
+
+def bind_augment(augment: Augment | None, context: RoundContext, address: int | str) -> Batches | None:
+    """The augmentation with the draws of a client, or of the root data, in this round."""
+    return None if augment is None else partial(augment_batches, augment, context, address)
 
 
 def seed_forward(context: RoundContext, address: int | str) -> None:

@@ -21,6 +21,8 @@ from dragfl.types import RoundRecord, State
 def run_round(fed: Federation, state: FederationState) -> tuple[FederationState, RoundRecord]:
     """Run one round of the federation."""
     server = ServerRound.open(fed, state)  # sample the cohort, make the broadcast
+    if not server.present:
+        return server.close(state.attack)
     tasks = TrainTasks(server)
     rule = fed.algorithm.aggregate
     if keeps_results(server):  # train, then attack jointly or take the mean, then aggregate
@@ -77,7 +79,7 @@ class TrainTasks:
     def __iter__(self) -> Iterator[TrainTask]:
         server, fed, state = self.server, self.server.fed, self.server.state
         alone = fed.adversary is not None and not fed.adversary.joint
-        for clients in fed.blocks(server.cohort):
+        for clients in fed.blocks(server.present):
             states = tuple(fed.store.read(m) for m in clients)
             attackers = server.attackers.intersection(clients) if alone else frozenset[int]()
             yield TrainTask(clients, state.w, server.broadcast, server.context, states, attackers, state.attack)

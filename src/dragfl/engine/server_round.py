@@ -35,6 +35,14 @@ def sample_clients(fed: Federation, context: RoundContext) -> tuple[int, ...]:
     return tuple(sorted(context.rng("sample").choice(total, size, replace=False).tolist()))
 
 
+def available_clients(fed: Federation, context: RoundContext, cohort: tuple[int, ...]) -> tuple[int, ...]:
+    """The sampled clients that take part, each with probability `availability`."""
+    if fed.availability == 1.0:
+        return cohort
+    drawn = context.rng("available").random(len(cohort)).tolist()
+    return tuple(m for m, value in zip(cohort, drawn, strict=True) if value < fed.availability)
+
+
 @dataclass
 class ServerRound:
     """One round as the server sees it."""
@@ -42,8 +50,8 @@ class ServerRound:
     fed: Federation
     state: FederationState
     context: RoundContext
-    cohort: tuple[int, ...]
-    attackers: frozenset[int]
+    present: tuple[int, ...]  # the sampled clients that take part
+    attackers: frozenset[int]  # among them
     inputs: RoundInputs  # the root update, the cohort gradient and the model, where a part needs them
     broadcast: dict[str, Tensor]
     log: RoundLog
@@ -55,21 +63,24 @@ class ServerRound:
     def open(fed: Federation, state: FederationState) -> ServerRound:
         """Sample the cohort and make the broadcast."""
         fed.store.begin(state.t + 1)
-        context = RoundContext(state.t, at(fed.lr, state.t), fed.seed)
+        context = RoundContext(state.t, at(fed.lr, state.t), fed.seed, fed.momentum)
         cohort = sample_clients(fed, context)
+        present = available_clients(fed, context, cohort)
         attackers = fed.adversary.active(context, cohort, fed.info.clients) if fed.adversary else frozenset[int]()
         log = RoundLog(cohort, attackers)
         correction, rule = fed.algorithm.correction, fed.algorithm.aggregate
         needs, to_send = rule.needs(state.aggregate), correction.needs(state.correction)
         root = fed.backend.train_root(state.w, context, state.buffers) if "root" in needs | to_send else None
-        gradient = cohort_gradient(fed, state, context, log, to_send)
+        gradient = cohort_gradient(fed, state, context, log, present, to_send)
         sent = RoundInputs(root=root if "root" in to_send else None, gradient=gradient)
         broadcast = dict(correction.broadcast(state.correction, context, sent))
         if state.buffers is not None:
             broadcast[BUFFERS] = state.buffers
         model = state.w if "model" in needs else None
         inputs = RoundInputs(root=root if "root" in needs else None, gradient=gradient, model=model)
-        return ServerRound(fed, state, context, cohort, attackers, inputs, broadcast, log)
+        attackers = attackers.intersection(present)
+        skipped = "no usable update" if present else "no sampled client was available"
+        return ServerRound(fed, state, context, present, attackers, inputs, broadcast, log, skipped=skipped)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -125,7 +136,12 @@ class ServerRound:
 
 
 def cohort_gradient(
-    fed: Federation, state: FederationState, context: RoundContext, log: RoundLog, needs: frozenset[str]
+    fed: Federation,
+    state: FederationState,
+    context: RoundContext,
+    log: RoundLog,
+    present: tuple[int, ...],
+    needs: frozenset[str],
 ) -> Tensor | None:
     """The mean full gradient of the cohort at w, where the correction needs it: one more exchange, counted."""
     if not needs & {"gradient", "weighted_gradient"}:
@@ -133,7 +149,7 @@ def cohort_gradient(
     w, broadcast = state.w, {} if state.buffers is None else {BUFFERS: state.buffers}
     tasks = (
         TrainTask(clients, w, broadcast, context, ({},) * len(clients), log.attackers.intersection(clients))
-        for clients in fed.blocks(log.cohort)
+        for clients in fed.blocks(present)
     )
     total, weight = torch.zeros_like(w, dtype=torch.float64), 0.0
     for block in fed.backend.gradients(tasks):

@@ -26,6 +26,7 @@ from dragfl.engine.client import (
     ClientResults,
     LocalTrainer,
     TrainTask,
+    bind_augment,
     block_of,
     seed_forward,
     train_group,
@@ -35,6 +36,7 @@ from dragfl.rng import rng
 from dragfl.training.batches import draw
 from dragfl.training.loop import Share
 from dragfl.types import (
+    Affine,
     Aggregate,
     Attack,
     DataAttack,
@@ -117,7 +119,7 @@ class Worker:
         return ClientData(x, y, np.arange(len(y)))
 
     def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
-        """The update of the root data, with as many local steps as a client may make."""
+        """The update of the root data, with as many local steps as a client may make, and a client's optimiser."""
         assert self.root is not None
         root, work = self.root, self.local.work
         self.local.loop.buffers = buffers
@@ -129,7 +131,8 @@ class Worker:
             batches = draw(draws, samples, steps, work.batch_size, work.sampling)
         out = torch.empty(1, len(w), device=w.device)
         seed_forward(context, "root")
-        share = Share(root.x, root.y, batches, accumulate=root.accumulate)
+        sgd, augment = self.local.loop.sgd, bind_augment(self.local.augment, context, "root")
+        share = Share(root.x, root.y, batches, sgd.decayed(Affine(), sgd.decay(w)), root.accumulate, augment)
         self.local.trainer.train_group(w, [share], context.lr, out)
         return out[0]
 

@@ -52,6 +52,8 @@ class Federation:
     backend: Backend
     store: ClientStore
     iterate: Iterate  # which model is evaluated
+    momentum: float = 0.0  # of local training
+    availability: float = 1.0  # the probability that a sampled client takes part
 
     @cached_property
     def initial_norm(self) -> float:

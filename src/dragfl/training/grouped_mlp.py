@@ -116,7 +116,7 @@ class DenseTrainer:
     def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]:
         """As `Loop.train_group`."""
         head = shares[0]
-        if head.affine.anchor or head.accumulate or self._loop.double_softmax:
+        if head.affine.anchor or head.accumulate or self._loop.double_softmax or self._loop.sgd.needs_gradient:
             return self._loop.train_group(w0, shares, lr, out)
         deferred = deferring_pays(sum(head.sizes), self._layers[0])
         if len(shares) > 1 and not (deferred and all(_compatible(head, share) for share in shares[1:])):

@@ -3,6 +3,7 @@
     direction = scale * g(w) + anchor * g(w0) + prox * (w - w0) + shift,    w <- w - lr * direction
 
 with g the gradient of this minibatch and the other terms from the correction (1, 0, 0, none for plain SGD).
+Momentum, weight decay and clipping are in `sgd.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from torch import Tensor
 from torch.nn import functional as nnf
 
 from dragfl.data.dataset import Dataset
+from dragfl.training.augment import Batches
+from dragfl.training.sgd import LocalSGD
 from dragfl.types import Affine
 from dragfl.vector import FlatModel
 
@@ -32,6 +35,7 @@ class Share:
     batches: list[NDArray[np.int64]]
     affine: Affine = Affine()  # noqa: RUF009 - it is frozen
     accumulate: bool = False  # never clear the gradient between steps, as in the authors' root training
+    augment: Batches | None = None
 
     @property
     def sizes(self) -> list[int]:
@@ -40,7 +44,8 @@ class Share:
     def gather(self) -> tuple[Tensor, Tensor]:
         """(x, y) of the samples of all steps in order."""
         rows = torch.from_numpy(np.concatenate(self.batches)).to(self.x.device)
-        return self.x.index_select(0, rows), self.y.index_select(0, rows)
+        x = self.x.index_select(0, rows)
+        return x if self.augment is None else self.augment(x, self.sizes), self.y.index_select(0, rows)
 
 
 @dataclass
@@ -53,6 +58,7 @@ class Loop:
     dataset: Dataset
     buffers: Tensor | None = None  # initial buffers of every client, for a model with buffers
     double_softmax: bool = False  # feed soft-max outputs to the cross-entropy, as the authors' CIFAR script does
+    sgd: LocalSGD = LocalSGD()  # noqa: RUF009 - it is frozen
 
     def inputs(self, x: Tensor) -> Tensor:
         """Convert stored rows to model inputs, in the memory format of the model."""
@@ -82,13 +88,14 @@ class Loop:
         xs, ys = share.gather()
         total = torch.zeros((), device=xs.device)
         accumulated: list[Tensor] = []
+        momentum = self.sgd.momentum
+        velocity = [torch.zeros_like(p) for p in model.parameters] if momentum else []
         for xb, yb in zip(torch.split(xs, share.sizes), torch.split(ys, share.sizes), strict=True):
-            loss, _ = self.loss(xb, yb)
-            grads = list(torch.autograd.grad(loss, model.parameters))
+            loss, grads = self._gradient(xb, yb)
             if affine.anchor:
                 grads = self._anchored(grads, w0, xb, yb, affine)
             with torch.no_grad():
-                total += loss.detach()
+                total += loss
                 if share.accumulate:
                     grads = [a + g for a, g in zip(accumulated, grads, strict=True)] if accumulated else grads
                     accumulated = grads
@@ -99,17 +106,23 @@ class Loop:
                         g = g.add(p - start[i], alpha=affine.prox)
                     if shift:
                         g = g + shift[i]
+                    if momentum:
+                        g = velocity[i].mul_(momentum).add_(g)
                     p.add_(g, alpha=-lr)
         torch.sub(model.w, w0, out=out)
         return float(total) / len(share.batches)
+
+    def _gradient(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """(loss, clipped gradient) of a minibatch at the current model."""
+        loss, _ = self.loss(x, y)
+        return loss.detach(), self.sgd.clipped(list(torch.autograd.grad(loss, self.model.parameters)))
 
     def _anchored(self, grads: list[Tensor], w0: Tensor, x: Tensor, y: Tensor, affine: Affine) -> list[Tensor]:
         """scale g(w) + anchor g(w0) on one minibatch; the model is restored after the gradient at w0."""
         w, b = self.model.w.clone(), self.model.b.clone()
         counts = [counter.clone() for counter, _ in self.model.counters]
         self.model.w.copy_(w0)
-        loss, _ = self.loss(x, y)
-        start = torch.autograd.grad(loss, self.model.parameters)
+        _, start = self._gradient(x, y)
         self.model.w.copy_(w)
         self.model.b.copy_(b)
         for (counter, _), count in zip(self.model.counters, counts, strict=True):
@@ -117,7 +130,7 @@ class Loop:
         return [(affine.scale * g).add_(s, alpha=affine.anchor) for g, s in zip(grads, start, strict=True)]
 
     def gradient(self, w: Tensor, x: Tensor, y: Tensor, rows: NDArray[np.int64], block: int) -> Tensor:
-        """The mean gradient of the rows at w, in blocks of a size fixed by the spec."""
+        """The mean gradient of the rows at w, with weight decay, in blocks of a size fixed by the spec."""
         model = self.model
         model.module.train()
         model.load(w, self.buffers)
@@ -128,7 +141,8 @@ class Loop:
             grads = torch.autograd.grad(loss, model.parameters)
             for piece, g in zip(model.views(total), grads, strict=True):  # views follow the layout of each kernel
                 piece += g
-        return total / len(rows)
+        mean, decay = total / len(rows), self.sgd.decay(w)
+        return mean if decay is None else mean + decay
 
     def predict(self, w: Tensor, x: Tensor, block: int) -> Tensor:
         """(n, classes) scores of stored inputs, computed at most a block at a time."""

@@ -16,14 +16,24 @@ GroupTrainer = Loop | DenseTrainer
 
 def select_trainer(requested: Trainer, module: nn.Module) -> Trainer:
     """Return the requested trainer if it supports the module; for "auto", the fastest that does."""
-    dense, convolves = is_dense(module), any(isinstance(part, nn.Conv2d) for part in module.modules())
+    dense, convolutions = is_dense(module), [part for part in module.modules() if isinstance(part, nn.Conv2d)]
+    convolves = bool(convolutions) and not any(map(_unsafe, convolutions))
     supported = {"reference": True, "dense": dense, "channels_last": convolves}
     if requested == "auto":
         return "dense" if dense else "channels_last" if convolves else "reference"
     if not supported[requested]:
-        needs = {"dense": "a Sequential of Linear and ReLU layers", "channels_last": "convolutions"}[requested]
+        needs = {
+            "dense": "a Sequential of Linear and ReLU layers",
+            "channels_last": "convolutions, and at least 8 channels in those of 1x1 with a stride",
+        }[requested]
         raise SpecError(f"engine.trainer: '{requested}' needs {needs}; use 'auto' or 'reference'")
     return requested
+
+
+def _unsafe(part: nn.Conv2d) -> bool:
+    """Whether oneDNN corrupts memory in the channels-last gradient: strided 1x1, fewer than 8 channels (torch 2.x)."""
+    narrow = min(part.in_channels, part.out_channels) < 8
+    return narrow and tuple(part.kernel_size) == (1, 1) and tuple(part.stride) != (1, 1)
 
 
 def make_trainer(trainer: Trainer, loop: Loop) -> GroupTrainer:
