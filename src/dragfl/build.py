@@ -31,6 +31,7 @@ from dragfl.engine.backends import Backend
 from dragfl.engine.backends.local import LocalBackend
 from dragfl.engine.backends.pool import PoolBackend
 from dragfl.engine.backends.ray import RayBackend, require_ray
+from dragfl.engine.calls import model_errors
 from dragfl.engine.client import LocalTrainer, LocalWork
 from dragfl.engine.client_store import open_store
 from dragfl.engine.iterate import Iterate
@@ -39,7 +40,7 @@ from dragfl.engine.state import Federation
 from dragfl.engine.threads import available_cores
 from dragfl.errors import DataError, SpecError
 from dragfl.models.call import call_model
-from dragfl.own_code import import_object, named_errors
+from dragfl.own_code import import_object, name_of, named_errors
 from dragfl.rng import rng
 from dragfl.training.augment import fit
 from dragfl.training.loop import Loop
@@ -113,12 +114,20 @@ def build_worker(experiment: Experiment, dataset: Dataset | None = None) -> tupl
         split,
         root,
         parts.aggregate,
-        attack.for_data(dataset.classes, dataset.x) if isinstance(attack, FitsData) else attack,
+        _fitted(attack, dataset),
         bool(experiment.attackers.forge_extras),
         FederationInfo(model.dim, clients.total, clients.per_round or clients.total, model.segments, device),
         test_block,
         validation,
     )
+
+
+def _fitted(attack: Any, dataset: Dataset) -> Any:
+    """The attack with the settings that depend on the data."""
+    if isinstance(attack, FitsData):
+        with named_errors(f"{name_of(attack)}.for_data"):
+            return attack.for_data(dataset.classes, dataset.x)
+    return attack
 
 
 def worker_from_tables(tables: Mapping[str, Any], dataset: Dataset | None = None) -> Worker:
@@ -264,10 +273,16 @@ def _check_model_fits(model: FlatModel, dataset: Dataset) -> None:
     """One forward pass before the first round, so that a wrong shape is reported at once."""
     model.module.eval()
     try:
-        with torch.no_grad():
-            shape = tuple(model.module(dataset.inputs(dataset.x[:2])).shape)
-    except (RuntimeError, ValueError, TypeError) as error:
+        with torch.no_grad(), model_errors(model.module):
+            scores: Any = model.module(dataset.inputs(dataset.x[:2]))
+    except (RuntimeError, ValueError, TypeError) as error:  # of its layers
         raise SpecError(f"model: it does not accept inputs of shape {dataset.shape}: {error}") from None
+    if not isinstance(scores, torch.Tensor) or not scores.is_floating_point():
+        kind = scores.dtype if isinstance(scores, torch.Tensor) else type(scores).__name__
+        raise SpecError(f"model: its output is a {kind}; it must be a float tensor of class scores")
+    if not torch.isfinite(scores).all():
+        raise SpecError("model: its output for 2 samples holds a NaN or an infinity; check its initial weights")
+    shape = tuple(scores.shape)
     if len(shape) != 2 or shape[1] < dataset.classes:
         raise SpecError(
             f"model: its output has shape {shape} for 2 samples; it must have {dataset.classes} scores a sample"

@@ -55,7 +55,11 @@ def is_own(part: object) -> bool:
 
 
 def name_of(part: object) -> str:
-    """`module:name` of a function or class, or of the class of an object."""
+    """`module:name` of a function or class, or of the class of an object; the names in a chain."""
+    if hasattr(part, "described"):
+        return str(part.described()[0])
+    if isinstance(links := getattr(part, "chain", None), tuple):
+        return "+".join(str(getattr(link, "name", None) or name_of(link)) for link in links)
     kind: Any = part if hasattr(part, "__qualname__") else type(part)
     return f"{kind.__module__}:{kind.__qualname__}"
 
@@ -98,27 +102,25 @@ def as_annotated(function: Any, name: str, value: Any) -> Any:
 
 
 @contextmanager
-def named_errors(name: str) -> Iterator[None]:
-    """Report an exception of the user's code as a `PartError` with the name of the part and the line."""
+def named_errors(name: str, *, only_own: bool = False) -> Iterator[None]:
+    """Report an exception of the user's code as a `PartError` with the name of the part and the line.
+
+    `only_own`: leave an exception as it is if none of the user's lines took part in it.
+    """
     try:
         yield
     except DragflError:
         raise
     except Exception as error:
-        message = f"{name} raised {type(error).__name__}: {error} ({_line(error)}); fix that line"
-        raise PartError(message) from error
+        frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is the call of the part
+        own = [f for f in frames if not f.filename.startswith(_LIBRARIES) and "site-packages" not in f.filename]
+        if only_own and not own:
+            raise
+        line = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "in the call itself"
+        raise PartError(f"{name} raised {type(error).__name__}: {error} ({line}); fix that line") from error
 
 
-def _line(error: Exception) -> str:
-    """`file:line` of the user's code that raised: the innermost line that is not of a library."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is the call of the part
-    own = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith(("<", _LIBRARY))]
-    found = [f for f in own if not f.filename.startswith(_PACKAGE)] or frames
-    return f"{Path(found[-1].filename).name}:{found[-1].lineno}" if found else "in the call itself"
-
-
-_PACKAGE = str(Path(__file__).parent)
-_LIBRARY = str(Path(inspect.__file__).parent)
+_LIBRARIES = ("<frozen", str(Path(__file__).parent), str(Path(inspect.__file__).parent))
 
 
 def checked_tensor(what: str, value: Any, shape: tuple[int, ...], device: Any = None) -> Tensor:

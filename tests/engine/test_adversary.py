@@ -11,7 +11,7 @@ from torch import Tensor
 
 import dragfl
 from dragfl.aggregates import Mean
-from dragfl.errors import SpecError
+from dragfl.errors import PartError, SpecError
 from dragfl.types import Knowledge, Partial, Updates
 from tests.conftest import Load
 from tests.engine.custom_attacks import ConstantAttack, DelayedAttack, RecordingAttack, TamperingAttack
@@ -141,7 +141,7 @@ def test_an_update_of_another_shape_is_an_error(experiment: Load) -> None:
 
             return replace(view.own, delta=view.own.delta[:, :5]), state
 
-    with pytest.raises(SpecError, match=r"attack: .*shape \(3, 5\).*\(3, 21\)"):
+    with pytest.raises(PartError, match=r"ShortUpdate\.craft: delta .*shape \(1, 5\).*\(1, 21\)"):
         dragfl.simulate(attacked(experiment, ShortUpdate(1.0), 20)).step()
 
 

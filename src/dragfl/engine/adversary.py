@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dragfl.engine import calls
 from dragfl.engine.aggregation import Sums, Total, fold, mean_update
 from dragfl.engine.client import ClientResults, TrainTask, concat
 from dragfl.errors import SpecError
@@ -89,11 +90,11 @@ class Rehearsal:
         if not any(block.usable().any() for block in blocks):
             return everyone.delta.new_zeros(self.info.dim)
         inputs = RoundInputs(root=self.defence.root, mean=mean, model=self.defence.model)
-        plan = rule.begin(state, self.context, inputs, self.info)
+        plan = calls.begin(rule, state, self.context, inputs, self.info)
         total = Sums(fold(rule, plan, block).partial for block in blocks).partial
         if total is None:  # the round would be skipped
             return everyone.delta.new_zeros(self.info.dim)
-        return rule.finish(state, plan, total)[0]
+        return calls.finish(rule, state, plan, total)[0]
 
 
 def craft_jointly(
@@ -124,7 +125,7 @@ def craft_jointly(
         if reference is None and isinstance(defence.rule, HasReference):
             reference = defence.rule.reference(defence.state)
         view = replace(view, aggregate=Rehearsal(defence, context, info, clean, rows), reference=reference)
-    crafted, next_state = attack.craft(attack_state, view, context)
+    crafted, next_state = calls.craft(attack, attack_state, view, context)
     if adversary.forge_extras:
         crafted = replace(crafted, extra=_forged_extras(attack, attack_state, view, context))
     return _in_blocks(blocks, put_rows(everyone, rows, crafted)), next_state
@@ -138,7 +139,7 @@ def _forged_extras(attack: Attack[Any], state: State, view: View, context: Round
             continue
         honest = None if view.honest is None else _as_update(view.honest, name)
         seen = replace(view, own=_as_update(view.own, name), honest=honest)
-        forged[name] = attack.craft(state, seen, context)[0].delta.to(own.dtype)
+        forged[name] = calls.craft(attack, state, seen, context)[0].delta.to(own.dtype)
     return forged
 
 
@@ -156,7 +157,7 @@ def craft_alone(
     crafted = []
     for i in rows:
         view = View(updates.select(torch.tensor([i])), info=info, w=task.w.clone())
-        sent = attack.craft(task.attack_state, view, task.context)[0]
+        sent = calls.craft(attack, task.attack_state, view, task.context)[0]
         forged = _forged_extras(attack, task.attack_state, view, task.context) if forge_extras else sent.extra
         crafted.append(replace(sent, extra=forged))
     return put_rows(updates, torch.tensor(rows), Updates.concat(crafted))
@@ -170,7 +171,7 @@ def next_state_alone(
         return attack_state
     weight = torch.ones(1, dtype=torch.float64, device=w.device)
     zero = Updates(torch.zeros_like(w).unsqueeze(0), weight, torch.tensor([-1]))
-    return attack.craft(attack_state, View(zero, info=info, w=w.clone()), context)[1]
+    return calls.craft(attack, attack_state, View(zero, info=info, w=w.clone()), context)[1]
 
 
 def put_rows(updates: Updates, index: Tensor, crafted: Updates) -> Updates:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dragfl.engine import calls
 from dragfl.engine.client import ClientResults
 from dragfl.errors import Infeasible
 from dragfl.types import Aggregate, Partial, Plan
@@ -43,7 +44,7 @@ def fold(rule: Aggregate[Any, Any], plan: Plan, results: ClientResults) -> Block
     partial, reason = None, ""
     if len(updates):
         try:
-            partial = Partial.of(updates, {}, {}) if isinstance(plan, Total) else rule.fold(plan, updates)
+            partial = Partial.of(updates, {}, {}) if isinstance(plan, Total) else calls.fold(rule, plan, updates)
         except Infeasible as error:
             reason = str(error)
     clients = tuple(results.updates.client.tolist())

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dragfl.arithmetic import finite_rows
+from dragfl.engine import calls
 from dragfl.engine.client_store.layout import Layout
 from dragfl.rng import key, rng
 from dragfl.training.augment import Augment, Batches, augment_batches
@@ -131,14 +132,15 @@ def train_group(
     decay = local.loop.sgd.decay(w)
     shares = [_share(local, broadcast, client, context, decay) for client in clients]
     seed_forward(context, clients[0].id)
-    losses = local.trainer.train_group(w, shares, context.lr, out)
+    with calls.model_errors(local.loop.model.module):
+        losses = local.trainer.train_group(w, shares, context.lr, out)
     buffers = {} if local.loop.buffers is None else {BUFFERS: local.loop.model.b.clone()}
     results = []
     for client, share, delta, loss in zip(clients, shares, out, losses, strict=True):
         steps, samples = len(share.batches), len(client.data.rows)
         gradient = partial(local.loop.gradient, w, share.x, share.y, client.data.rows, local.block)
         result = LocalResult(delta, steps, context.lr, samples, gradient)
-        extra, state = local.correction.client_finish(result, client.state, broadcast, context)
+        extra, state = calls.client_finish(local.correction, result, client.state, broadcast, context)
         extra = {**extra, **buffers}
         local.sends.check(extra, "extra")
         local.keeps.check(state, "client state")
@@ -153,7 +155,8 @@ def _share(
     data, work = client.data, local.work
     steps = work.steps_of(context.seed, client.id, len(data.rows))
     batches = draw(context.rng("batch", client.id), len(data.rows), steps, work.batch_size, work.sampling)
-    affine = local.loop.sgd.decayed(local.correction.affine(client.state, broadcast, context), decay)
+    affine = calls.affine(local.correction, client.state, broadcast, context, local.loop.model.dim)
+    affine = local.loop.sgd.decayed(affine, decay)
     augment = bind_augment(local.augment, context, client.id)
     return Share(data.x, data.y, [data.rows[batch] for batch in batches], affine, augment=augment)
 

@@ -13,15 +13,13 @@ FedDyn, FedDC), or the mean of the last two models (FedExP). A skipped round cha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from dragfl.errors import SpecError
-from dragfl.types import Algorithm, OwnIterate
-
-OWN_ITERATES: tuple[str, ...] = ("client average", "mean of two")
+from dragfl.types import Algorithm, OwnIterate, OwnModel
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,8 @@ def own_model(algorithm: Algorithm, before: Tensor, step: Tensor, after: Tensor)
     for part in (algorithm.correction, algorithm.aggregate):
         if not isinstance(part, OwnIterate):
             continue
-        if part.own_iterate not in OWN_ITERATES:
-            choices = " or ".join(map(repr, OWN_ITERATES))
+        if part.own_iterate not in get_args(OwnModel):
+            choices = " or ".join(map(repr, get_args(OwnModel)))
             raise SpecError(f"{type(part).__name__}.own_iterate: {part.own_iterate!r}; choose {choices}")
         return before + step if part.own_iterate == "client average" else 0.5 * (before + after)
     return None

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from dragfl.arithmetic import finite_rows, norm
+from dragfl.engine import calls
 from dragfl.engine.aggregation import BlockResult, Sums, Total
 from dragfl.engine.client import BUFFERS, TrainTask
 from dragfl.engine.iterate import own_model
@@ -73,7 +74,7 @@ class ServerRound:
         root = fed.backend.train_root(state.w, context, state.buffers) if "root" in needs | to_send else None
         gradient = cohort_gradient(fed, state, context, log, present, to_send)
         sent = RoundInputs(root=root if "root" in to_send else None, gradient=gradient)
-        broadcast = dict(correction.broadcast(state.correction, context, sent))
+        broadcast = dict(calls.broadcast(correction, state.correction, context, sent))
         if state.buffers is not None:
             broadcast[BUFFERS] = state.buffers
         model = state.w if "model" in needs else None
@@ -90,7 +91,8 @@ class ServerRound:
         """Fix and return the aggregate's plan. Without a usable update there is no mean, and nothing to fold."""
         if "mean" not in self.needs or mean is not None:
             inputs = RoundInputs(root=self.inputs.root, mean=mean, model=self.inputs.model)
-            self.plan = self.fed.algorithm.aggregate.begin(self.state.aggregate, self.context, inputs, self.fed.info)
+            rule = self.fed.algorithm.aggregate
+            self.plan = calls.begin(rule, self.state.aggregate, self.context, inputs, self.fed.info)
         return self.plan
 
     def take(self, block: BlockResult) -> bool:
@@ -114,10 +116,10 @@ class ServerRound:
             after = replace(state, t=state.t + 1, attack=attack_state)
             return after, self.log.record(after.t, {**metrics, "skipped": self.skipped}, None)
         parts = fed.algorithm
-        step, aggregate, rule_metrics = parts.aggregate.finish(state.aggregate, self.plan, total)
+        step, aggregate, rule_metrics = calls.finish(parts.aggregate, state.aggregate, self.plan, total)
         aggregated, average_step = self._aggregated(total, step), step
-        step, correction = parts.correction.server_finish(state.correction, aggregated, step, fed.info, context)
-        w, server = parts.server.update(state.server, step, state.w, context)
+        step, correction = calls.server_finish(parts.correction, state.correction, aggregated, step, fed.info, context)
+        w, server = calls.update(parts.server, state.server, step, state.w, context)
         check_model(fed, w, state.t + 1)
         check_states(state.t + 1, correction=correction, aggregate=aggregate, server=server)
         fed.store.commit()

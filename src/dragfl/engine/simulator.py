@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dragfl.data.dataset import Dataset
 from dragfl.data.partitions.split import ClientSplit
+from dragfl.engine import calls
 from dragfl.engine.adversary import craft_alone
 from dragfl.engine.aggregation import BlockResult, fold
 from dragfl.engine.client import (
@@ -115,7 +116,8 @@ class Worker:
         rows = torch.from_numpy(data.rows).to(data.x.device)
         predict = partial(self.local.loop.predict, task.w, block=self.test_block)
         self.local.loop.buffers = task.broadcast.get(BUFFERS)
-        x, y = attack.poison(data.x[rows], data.y[rows], predict, rng(task.context.seed, "poison", client))
+        draws, classes = rng(task.context.seed, "poison", client), self.dataset.classes
+        x, y = calls.poison(attack, data.x[rows], data.y[rows], predict, draws, classes)
         return ClientData(x, y, np.arange(len(y)))
 
     def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:

@@ -9,6 +9,7 @@ from functools import cached_property
 from torch import Tensor
 
 from dragfl.arithmetic import norm
+from dragfl.engine import calls
 from dragfl.engine.adversary import Adversary
 from dragfl.engine.backends import Backend
 from dragfl.engine.client_store import ClientStore
@@ -68,10 +69,10 @@ class Federation:
         return FederationState(
             0,
             self.initial.clone(),
-            parts.correction.init(self.info),
-            parts.aggregate.init(self.info),
-            parts.server.init(self.info),
-            adversary.attack.init(self.info) if adversary else None,
+            calls.init(parts.correction, self.info),
+            calls.init(parts.aggregate, self.info),
+            calls.init(parts.server, self.info),
+            calls.init(adversary.attack, self.info) if adversary else None,
             buffers=self.initial_buffers,
             iterate=self.iterate.init(self.initial),
         )

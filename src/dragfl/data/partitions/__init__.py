@@ -6,7 +6,7 @@ Every sample is assigned at most once, and an empty client is an error. Only the
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,9 @@ from dragfl.data.partitions.by_label import LabelGroup, LabelMod
 from dragfl.data.partitions.dirichlet import DirichletClass, DirichletClient, QuantitySkew
 from dragfl.data.partitions.resampled import Resampled, VirtualSplit
 from dragfl.data.partitions.shards import IID, GammaSimilarity, Shards, SortedShards
-from dragfl.data.partitions.split import ClientSplit, Partition, Split
+from dragfl.data.partitions.split import ClientSplit, Partition, Split, checked_split
 from dragfl.data.partitions.summary import Summary, label_counts, summarize_split
+from dragfl.own_code import is_own, name_of, named_errors
 
 if TYPE_CHECKING:
     from dragfl.data.dataset import Dataset
@@ -52,9 +53,14 @@ def partition_dataset(
         labels = labels[rows]
         groups = None if groups is None else groups[rows]
     if getattr(partition, "uses_groups", False):
-        split: ClientSplit = partition(labels, clients, rng, groups)  # type: ignore[call-arg]
+        arguments: tuple[Any, ...] = (labels, clients, rng, groups)
     else:
-        split = partition(labels, clients, rng)
+        arguments = (labels, clients, rng)
+    if is_own(partition):
+        with named_errors(name_of(partition)):
+            split = checked_split(name_of(partition), partition(*arguments), len(labels), clients)
+    else:
+        split = partition(*arguments)
     return split if rows is None else _map_rows(split, rows)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dragfl.errors import DataError, SpecError
+from dragfl.errors import DataError, PartError, SpecError
 
 
 class ClientSplit(Protocol):
@@ -86,6 +86,27 @@ def check_no_empty_client(kind: str, split: Split, advice: str) -> Split:
             f"partition {kind}: {len(empty)} of {split.clients} clients got no samples "
             f"(first: {int(empty[0])}); {advice}"
         )
+    return split
+
+
+def checked_split(name: str, given: Any, samples: int, clients: int) -> ClientSplit:
+    """The split that a user's own partition returned: a Split, or one array of sample indices for each client."""
+    if isinstance(given, list | tuple) and all(hasattr(part, "__len__") for part in given) and given:
+        given = Split.from_parts([np.asarray(part) for part in given])
+    if not all(hasattr(given, needed) for needed in ("clients", "sizes", "samples_of")):
+        kind = type(given).__name__
+        raise PartError(f"{name} returned a {kind}; return Split.from_parts(list of index arrays), or that list")
+    if given.clients != clients:
+        raise PartError(f"{name} made {given.clients} clients and clients.total is {clients}; return one part for each")
+    for m in range(clients):
+        rows = np.asarray(given.samples_of(m))
+        if rows.dtype.kind not in "iu" or rows.ndim != 1 or not len(rows):
+            seen = f"{rows.dtype} of shape {rows.shape}"
+            raise PartError(f"{name}: client {m} has {seen}; give the indices of at least one sample")
+        if rows.min() < 0 or rows.max() >= samples:
+            seen = f"{rows.min()} to {rows.max()}"
+            raise PartError(f"{name}: client {m} has the samples {seen}; indices are in [0, {samples})")
+    split: ClientSplit = given
     return split
 
 
