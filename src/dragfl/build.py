@@ -275,7 +275,7 @@ def _check_model_fits(model: FlatModel, dataset: Dataset) -> None:
     try:
         with torch.no_grad(), model_errors(model.module):
             scores: Any = model.module(dataset.inputs(dataset.x[:2]))
-    except (RuntimeError, ValueError, TypeError) as error:  # of its layers
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:  # of its layers
         raise SpecError(f"model: it does not accept inputs of shape {dataset.shape}: {error}") from None
     if not isinstance(scores, torch.Tensor) or not scores.is_floating_point():
         kind = scores.dtype if isinstance(scores, torch.Tensor) else type(scores).__name__

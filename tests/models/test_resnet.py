@@ -1,4 +1,4 @@
-"""The small ResNet: its size computed by hand, no buffers, and training in a federation."""
+"""The small ResNet and ResNet-18: their size computed by hand, no buffers, and training in a federation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 import dragfl
 from dragfl.errors import SpecError
-from dragfl.models import networks, resnet
+from dragfl.models import networks, resnet, resnet18
 from tests.conftest import Load
 
 
@@ -121,3 +121,75 @@ def test_errors(shape: tuple[int, ...], settings: dict[str, int], message: str) 
 def test_an_unknown_setting_in_a_spec(experiment: Load) -> None:
     with pytest.raises(SpecError, match=r"model\.widht: unknown key 'widht'; did you mean 'width'"):
         experiment(model={"name": "resnet", "widht": 8})
+
+
+def by_hand_18(channels: int, classes: int, kernel: int) -> int:
+    """Stem, four stages of two blocks (the skip convolution of the last three has a norm too), head.
+
+    A 1x1 skip convolution with its norm has before * after + 2 * after weights.
+    """
+    total, before = kernel * kernel * channels * 64 + 2 * 64, 64
+    for after in (64, 128, 256, 512):
+        skip = before != after
+        total += block(before, after, skip) + (2 * after if skip else 0) + block(after, after, False)
+        before = after
+    return total + 512 * classes + classes
+
+
+def test_resnet18() -> None:
+    """11,173,962 on CIFAR-10; with the ImageNet stem and 1,000 classes the 11,689,512 of the usual ResNet-18."""
+    small, large = resnet18((3, 32, 32), 10), resnet18((3, 224, 224), 1000)
+    assert count(small) == by_hand_18(3, 10, 3) == 11_173_962
+    assert count(large) == by_hand_18(3, 1000, 7) == 11_689_512
+    assert networks.__doc__ is not None and f"{count(small):,} on CIFAR-10" in networks.__doc__
+    assert {layer.num_groups for layer in small.modules() if isinstance(layer, nn.GroupNorm)} == {32}
+    assert not list(small.buffers())
+    assert sum(isinstance(layer, nn.Conv2d) and layer.kernel_size != (1, 1) for layer in small.modules()) == 17
+
+
+@pytest.mark.parametrize(
+    ("side", "sides"),
+    [
+        (32, [32, 32, 16, 16, 8, 8, 4, 4]),
+        (64, [16, 16, 8, 8, 4, 4, 2, 2]),
+        (8, [8, 8, 4, 4, 2, 2, 1, 1]),
+    ],
+)
+def test_the_stem_of_resnet18(side: int, sides: list[int]) -> None:
+    """Images of 64 pixels have the 7x7 stem with pooling, a quarter of the height before the first stage."""
+    module, seen = resnet18((3, side, side), 5, width=8, groups=4), []
+    for layer in module.modules():
+        if type(layer).__name__ == "Residual":
+            layer.register_forward_hook(lambda _, __, out: seen.append(out.shape[2]))
+    assert module(torch.zeros(1, 3, side, side)).shape == (1, 5)
+    assert seen == sides
+
+
+def test_the_norm_of_a_skip_connection() -> None:
+    """Saved models of `resnet` have none: their keys stay."""
+    assert "3.around.1.weight" not in resnet((3, 32, 32), 10).state_dict()
+    assert {"4.around.weight", "5.around.weight"} < set(resnet((3, 32, 32), 10).state_dict())
+    assert {"5.around.0.weight", "5.around.1.weight"} < set(resnet18((3, 32, 32), 10, width=8, groups=4).state_dict())
+
+
+def test_resnet18_trains(experiment: Load) -> None:
+    spec = experiment(
+        rounds=2,
+        data={"dataset": "digits", "partition": {"kind": "iid"}},
+        model={"name": "resnet18", "width": 8, "groups": 8},
+        clients={"total": 2, "local_steps": 6, "batch_size": 16, "lr": 0.1},
+        evaluation={"every": 1},
+    )
+    simulation = dragfl.simulate(spec)
+    start = simulation.evaluate()["loss"]
+    *_, last = simulation
+    assert last.metrics["loss"] < start
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "message"),
+    [((64,), {}, "model resnet18: inputs of shape"), ((3, 8, 8), {"width": 16}, "width=16, blocks=2, groups=32")],
+)
+def test_errors_of_resnet18(shape: tuple[int, ...], settings: dict[str, int], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        resnet18(shape, 10, **settings)

@@ -1,4 +1,4 @@
-"""`dragfl data list|get|show`"""
+"""`dragfl data list|get|show|play`"""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dragfl.errors import DataError, SpecError
 
 if TYPE_CHECKING:
     from dragfl.data.dataset import Dataset
@@ -47,6 +49,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     action.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     action.set_defaults(run=show_dataset)
 
+    action = actions.add_parser("play", help="write a generated play, an example for the dataset text:PATH")
+    action.add_argument("--out", type=Path, default=Path("play.txt"), metavar="FILE", help="default: play.txt")
+    action.add_argument("--speakers", type=int, default=20, metavar="N", help="default: 20")
+    action.add_argument("--speeches", type=int, default=30, metavar="N", help="of a speaker on average; default: 30")
+    action.add_argument("--seed", type=int, default=0, help="default: 0, the text of the dataset `play`")
+    action.set_defaults(run=write_play)
+
 
 def list_datasets(args: argparse.Namespace) -> int:
     from rich.console import Console
@@ -67,6 +76,7 @@ def list_datasets(args: argparse.Namespace) -> int:
         table.add_row(name, facts["about"], facts["where"])
     table.add_row("npz:PATH", "a file with the arrays x, y, test_x, test_y", "")
     table.add_row("idx:FOLDER", "a folder with four idx files", "")
+    table.add_row("text:PATH", "a text file, split by speaker or chapter", "")
     Console().print(table)
     return 0
 
@@ -130,6 +140,21 @@ def show_dataset(args: argparse.Namespace) -> int:
     return 0
 
 
+def write_play(args: argparse.Namespace) -> int:
+    from dragfl.data.sources.play import generate_play
+
+    text = generate_play(args.speakers, args.speeches, args.seed)
+    try:
+        with args.out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise SpecError(f"{args.out}: the file exists; give another one with --out") from None
+    except OSError as error:
+        raise DataError(f"{args.out}: cannot be written ({error.strerror})") from None
+    print(f"wrote {args.out}: {len(text):,} characters; show it with: dragfl data show text:{args.out}")
+    return 0
+
+
 def parse_partition(text: str) -> dict[str, Any]:
     """Parse `dirichlet_class,a=0.1`, `kind=dirichlet_class,a=0.1` or the TOML table of a spec.
 
@@ -160,6 +185,7 @@ def describe_partition(partition: Any) -> str:
 def _print_tables(dataset: Dataset, split: ClientSplit, facts: Summary, title: str) -> None:
     import numpy as np
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from dragfl.data.partitions import label_counts
@@ -170,10 +196,13 @@ def _print_tables(dataset: Dataset, split: ClientSplit, facts: Summary, title: s
     for heading in ("client", "samples", "classes"):
         table.add_column(heading, justify="right")
     table.add_column("largest classes")
+    if dataset.group_names:
+        table.add_column("groups")
     for client, row in zip(shown, counts, strict=True):
         most = [label for label in np.argsort(-row, kind="stable")[:4] if row[label]]
         words = ", ".join(f"{dataset.class_name(label)} {row[label] / row.sum():.0%}" for label in most)
-        table.add_row(str(client), f"{row.sum():,}", str((row > 0).sum()), words)
+        names = [_group_names(dataset, split, client)] if dataset.group_names else []
+        table.add_row(str(client), f"{row.sum():,}", str((row > 0).sum()), *map(escape, (words, *names)))
     console = Console()
     console.print(table)
     if split.clients > MAX_ROWS:
@@ -184,6 +213,16 @@ def _print_tables(dataset: Dataset, split: ClientSplit, facts: Summary, title: s
         f"(minimum / median / maximum); mean total-variation distance to the global labels {facts.total_variation:.3f}",
         highlight=False,
     )
+
+
+def _group_names(dataset: Dataset, split: ClientSplit, client: int) -> str:
+    """The first groups of a client and the number of the others."""
+    import numpy as np
+
+    assert dataset.groups is not None
+    held = np.unique(dataset.groups.cpu().numpy()[split.samples_of(client)]).tolist()
+    more = [f"{len(held) - 3} more"] if len(held) > 3 else []
+    return ", ".join([*(dataset.group_names[group] for group in held[:3]), *more])
 
 
 def _write_figures(out: Path, dataset: Dataset, split: ClientSplit, title: str, seed: int) -> None:

@@ -18,24 +18,31 @@ DATASETS = {  # name -> description
     "cifar10": "CIFAR-10: 50,000 + 10,000 colour 32x32 photographs, 10 classes",
     "mnist": "MNIST: 60,000 + 10,000 grey 28x28 digits, 10 classes",
     "fashion_mnist": "Fashion-MNIST: 60,000 + 10,000 grey 28x28 articles of clothing, 10 classes",
+    "play": "a generated play: 20,553 + 5,044 windows of 20 characters, 54 classes, 20 speakers; comes with dragfl",
+    "breast_cancer": "456 + 113 tumours, 30 features, 2 classes; needs scikit-learn",
+    "wine": "142 + 36 wines, 13 features, 3 classes; needs scikit-learn",
+    "iris": "120 + 30 flowers, 4 features, 3 classes; needs scikit-learn",
 }
-FILE_KINDS = ("npz", "idx")  # `npz:PATH` and `idx:FOLDER`: files of the user
+TABULAR = ("breast_cancer", "wine", "iris")
+FILE_KINDS = {"npz": "npz:PATH", "idx": "idx:FOLDER", "text": "text:PATH"}  # files of the user
 
 
 def load(name: str | Dataset, progress: Progress | None = None) -> Dataset:
-    """Load a dataset by name or from files (`npz:PATH`, `idx:FOLDER`); a Dataset is returned as it is.
+    """Load a dataset by name or from files (`npz:PATH`, `idx:FOLDER`, `text:PATH`); a Dataset is returned as it is.
 
     Searches the folders of DRAGFL_DATA and the cache, then downloads; calls `progress(what, done, total)` meanwhile.
     """
     if not isinstance(name, str):
         return name
-    from dragfl.data.sources import cifar10, digits, idx, user_files
+    from dragfl.data.sources import cifar10, digits, idx, play, tabular, text, user_files
 
     kind, colon, where = name.partition(":")
     if colon and kind in FILE_KINDS:
-        return user_files.load_npz(where) if kind == "npz" else user_files.load_idx(where)
+        return {"npz": user_files.load_npz, "idx": user_files.load_idx, "text": text.load}[kind](where)
     if name not in DATASETS:
-        raise SpecError(f"unknown dataset '{name}'{nearest(name, [*DATASETS, 'npz:PATH', 'idx:FOLDER'])}")
-    if name == "digits":
-        return digits.load()
+        raise SpecError(f"unknown dataset '{name}'{nearest(name, [*DATASETS, *FILE_KINDS.values()])}")
+    if name in TABULAR:
+        return tabular.load(name)
+    if name in ("digits", "play"):
+        return digits.load() if name == "digits" else play.load()
     return cifar10.load(progress) if name == "cifar10" else idx.load(name, progress)

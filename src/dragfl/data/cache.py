@@ -12,11 +12,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dragfl.data import TABULAR
 from dragfl.data.download import Progress
 from dragfl.data.file_formats import file_digest
 from dragfl.errors import DataError
@@ -57,8 +59,10 @@ def not_in_folders(wanted: str) -> DataError:
 
 def find_local(name: str) -> str | None:
     """Where a dataset is on this machine, None if it is not; nothing is read or verified."""
-    if name == "digits":
+    if name in ("digits", "play"):
         return "in the package"
+    if name in TABULAR:  # tables that scikit-learn contains
+        return "in scikit-learn" if find_spec("sklearn") else None
     entry = next((cache_folder() / name).glob(f"*/{MANIFEST}"), None)
     if entry is not None:
         return f"decoded in {entry.parent}"

@@ -29,6 +29,7 @@ class Dataset:
     groups: Tensor | None = None  # (n,) int64: the writer, device or site of each training sample
     class_names: tuple[str, ...] = ()  # for figures and tables
     transposed: bool = False  # rows and columns are exchanged, as in EMNIST; affects figures only
+    group_names: tuple[str, ...] = ()  # of the groups 0, 1, ..., for tables
 
     def __post_init__(self) -> None:
         for part, x, y in (("train", self.x, self.y), ("test", self.test_x, self.test_y)):
@@ -42,6 +43,11 @@ class Dataset:
             raise DataError(
                 f"dataset {self.name}: groups are {self.groups.dtype} of shape {tuple(self.groups.shape)}; "
                 f"give one int64 for each of the {len(self.y)} training samples"
+            )
+        if self.group_names and (self.groups is None or int(self.groups.max()) >= len(self.group_names)):
+            raise DataError(
+                f"dataset {self.name}: {len(self.group_names)} group names, but groups "
+                f"{'are missing' if self.groups is None else f'up to {int(self.groups.max())}'}; give one for each"
             )
         if self.class_names and len(self.class_names) != self.classes:
             raise DataError(

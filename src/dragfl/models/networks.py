@@ -1,10 +1,12 @@
-"""Networks of the DRAG paper's experiments, in the shapes of the authors' code; PyTorch's default initialisation.
+"""Networks by name; PyTorch's default initialisation. logistic, mlp and cnn have the shapes of the DRAG authors' code.
 
 | name | layers | parameters |
 |---|---|---|
 | logistic | inputs - classes | 36,895 on EMNIST |
 | mlp | inputs - hidden ReLU - classes | 416,047 on EMNIST with hidden = 500 |
 | resnet | three stages of residual blocks with GroupNorm | 77,850 on CIFAR-10 with width = 16, blocks = 1 |
+| resnet18 | four stages of two residual blocks with GroupNorm | 11,173,962 on CIFAR-10 |
+| gru | embedding - GRU - classes | 19,308 for 44 characters with embedding = 16, hidden = 64 |
 | cnn | conv 64 5x5 - pool - conv 64 5x5 - pool - 384 - 192 - classes | 797,962 on CIFAR-10 |
 """
 
@@ -65,3 +67,17 @@ def resnet(shape: tuple[int, ...], classes: int, width: int = 16, blocks: int = 
     from dragfl.models.resnet import make_resnet
 
     return make_resnet(shape, classes, width, blocks, groups)
+
+
+def resnet18(shape: tuple[int, ...], classes: int, width: int = 64, groups: int = 32) -> nn.Module:
+    """ResNet-18 with GroupNorm."""
+    from dragfl.models.resnet import make_resnet18
+
+    return make_resnet18(shape, classes, width, groups)
+
+
+def gru(shape: tuple[int, ...], classes: int, embedding: int = 16, hidden: int = 64, layers: int = 1) -> nn.Module:
+    """A character-level GRU that predicts the next character."""
+    from dragfl.models.gru import make_gru
+
+    return make_gru(shape, classes, embedding, hidden, layers)

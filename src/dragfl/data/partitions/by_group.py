@@ -33,7 +33,7 @@ class ByGroup:
         if groups is None:
             raise DataError(
                 "partition by_group: the dataset has no groups; give Dataset(groups=...) or an npz with a "
-                "`groups` column, one number for each training sample"
+                "`groups` column, one number for each training sample, or a text with headings"
             )
         if len(groups) != len(labels):
             raise DataError(f"partition by_group: {len(groups)} groups for {len(labels)} samples; give one for each")
