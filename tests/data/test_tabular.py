@@ -12,10 +12,11 @@ from sklearn import datasets
 import dragfl
 from dragfl import data
 from dragfl.cli import main
+from dragfl.data.sources import TABULAR
 from dragfl.errors import SpecError
 
 
-@pytest.mark.parametrize("name", data.TABULAR)
+@pytest.mark.parametrize("name", TABULAR)
 def test_sizes_and_split(name: str) -> None:
     """A fifth of each class is test data: breast_cancer has 212 and 357, so 42 + 71 = 113."""
     table, dataset = getattr(datasets, f"load_{name}")(), data.load(name)
@@ -27,7 +28,7 @@ def test_sizes_and_split(name: str) -> None:
     assert about in data.DATASETS[name] and f"{dataset.shape[0]} features" in data.DATASETS[name]
 
 
-@pytest.mark.parametrize("name", data.TABULAR)
+@pytest.mark.parametrize("name", TABULAR)
 def test_standardised_with_training_statistics_only(name: str) -> None:
     """Training columns have mean 0 and standard deviation 1, test columns only nearly so.
 

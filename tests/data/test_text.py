@@ -180,9 +180,7 @@ def test_natural_clients() -> None:
 def test_the_play_is_always_the_same() -> None:
     assert play.generate_play() == play.generate_play()
     assert play.generate_play(3, 2, seed=1) != play.generate_play(3, 2, seed=2)
-    beginning = (
-        "HECTOR.\nWhat ho! Iris, the fever must cure with the old syringe.\nI mix the syringe"
-    )
+    beginning = "HECTOR.\nWhat ho! Iris, the fever must cure with the old syringe.\nI mix the syringe"
     assert play.generate_play().startswith(beginning)
     dataset = data.load("play")
     about = data.DATASETS["play"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragfl.data.download import Progress
+from dragfl.data.sources import TABULAR
 from dragfl.errors import SpecError, nearest
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ DATASETS = {  # name -> description
     "wine": "142 + 36 wines, 13 features, 3 classes; needs scikit-learn",
     "iris": "120 + 30 flowers, 4 features, 3 classes; needs scikit-learn",
 }
-TABULAR = ("breast_cancer", "wine", "iris")
 FILE_KINDS = {"npz": "npz:PATH", "idx": "idx:FOLDER", "text": "text:PATH"}  # files of the user
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dragfl.data import TABULAR
 from dragfl.data.download import Progress
 from dragfl.data.file_formats import file_digest
+from dragfl.data.sources import TABULAR
 from dragfl.errors import DataError
 
 Arrays = dict[str, "NDArray[np.generic]"]  # x, y, test_x, test_y
@@ -61,7 +61,7 @@ def find_local(name: str) -> str | None:
     """Where a dataset is on this machine, None if it is not; nothing is read or verified."""
     if name in ("digits", "play"):
         return "in the package"
-    if name in TABULAR:  # tables that scikit-learn contains
+    if name in TABULAR:
         return "in scikit-learn" if find_spec("sklearn") else None
     entry = next((cache_folder() / name).glob(f"*/{MANIFEST}"), None)
     if entry is not None:
