@@ -3,7 +3,7 @@
     python docs/figures/make_readme_figure.py [DEMO_FOLDER]
 
 Two runs are controls that are not part of the demo: FedAvg with a larger server learning rate, and training on the
-root data only (examples/root_only.py). They are run in DEMO_FOLDER/controls with the TOML files of the demo.
+root data only (`root_only`). They are run in DEMO_FOLDER/controls with the TOML files of the demo.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ def run_controls(demo: Path, controls: Path) -> None:
     """Run the two controls; finished runs are not repeated."""
     longer = dragfl.load(demo / "drift.toml", "algorithm.name=fedavg", "algorithm.server_lr=3.0", "name=fedavg-lr3")
     dragfl.run(longer, controls / "fedavg-lr3")
-    sys.path.insert(0, str(HERE.parents[1] / "examples"))
     tables = tomllib.loads((demo / "attack.toml").read_text())
-    tables |= {"name": "root-only", "algorithm": {"aggregate": {"name": "root_only:RootOnly"}}}
+    tables |= {"name": "root-only", "algorithm": {"name": "root_only"}}
     dragfl.run(dragfl.load(tables), controls / "root-only")
 
 

@@ -6,7 +6,7 @@ A message has the problem, the value seen and the remedy.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class DragflError(Exception):
@@ -55,6 +55,15 @@ class DamagedRun(DragflError):
     """A run directory cannot be read, or its files do not match."""
 
     exit_code = 6
+
+
+class RunsFailed(DragflError):
+    """Some runs of many failed; the others have finished. `failures` maps the name of a run to its reason."""
+
+    def __init__(self, command: str, failures: Mapping[str, str], total: int, exit_code: int = 1) -> None:
+        self.failures, self.exit_code = dict(failures), exit_code
+        listed = "".join(f"\n  {name}: {reason}" for name, reason in failures.items())
+        super().__init__(f"{command}: {len(failures)} of {total} runs failed, the others have finished:{listed}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

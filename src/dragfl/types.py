@@ -169,6 +169,7 @@ PlanT = TypeVar("PlanT")
 Need = Literal["root", "mean", "all", "model"]
 CorrectionNeed = Literal["gradient", "weighted_gradient", "root"]
 Fields = Mapping[str, Literal["vector", "scalar"]]
+Strength = tuple[str, float, float]  # the setting that makes an attack stronger, its lowest and highest value to try
 Predict = Callable[[Tensor], Tensor]  # inputs -> class scores of the model sent out
 
 
@@ -359,7 +360,8 @@ class Attack(Protocol[StateT]):
     """The updates that malicious clients send. `craft` leaves weight and extras as they are.
 
     Attackers that know only themselves share no secret. Where they have a state, the engine computes the next one from
-    a zero update, so it can depend on the model sent out and the round alone.
+    a zero update, so it can depend on the model sent out and the round alone. An attack with the attribute `strength`,
+    such as ("scale", 0.25, 16.0), can be tuned by the arena.
     """
 
     @property

@@ -75,7 +75,7 @@ def test_known_costs() -> None:
     assert (cost["fedcm"].down, cost["fedcm"].up) == (2, 1)
     assert cost["adabest"].client == ["h", "seen"]
     assert cost["fedadam"].server == ["m", "v"]
-    assert [name for name in cost if cost[name].root] == ["br_drag", "fltrust"]
+    assert [name for name in cost if cost[name].root] == ["br_drag", "fltrust", "root_only"]
     assert cost["drag"].passes == 2
 
 

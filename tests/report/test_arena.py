@@ -12,7 +12,16 @@ from rich.console import Console
 from dragfl import report
 from dragfl.errors import DamagedRun
 from dragfl.report import arena
-from dragfl.report.arena.tables import arena_facts, explain_marks, format_matrix, missing_cells, wrap_label
+from dragfl.report.arena.tables import (
+    arena_facts,
+    arena_headlines,
+    explain_marks,
+    format_detection,
+    format_matrix,
+    format_strengths,
+    missing_cells,
+    wrap_label,
+)
 
 from .conftest import write_run
 from .test_html import Reader
@@ -73,7 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plan = {
         "name": "test", "note": "A <quick> look.", "defences": ["fedavg", "br_drag", "drag", "krum"],
         "attacks": ["sign_flip", "alie"], "partitions": ["iid"], "attackers": [PEOPLE], "seeds": [0, 1],
-        "trusted": ["br_drag"], "cells": cells,
+        "trusted": ["br_drag"], "cells": cells, "overlapped": [],
     }  # fmt: skip
     (out / "arena.json").write_text(json.dumps(plan))
     return out
@@ -125,7 +134,7 @@ def test_detection_and_cost_are_read_from_the_runs(results: arena.ArenaResults) 
 
 
 def test_facts_and_their_one_line_summary(results: arena.ArenaResults) -> None:
-    facts = dict(arena_facts(results))
+    facts = dict(arena_facts(results) + arena_headlines(results))
     assert (facts["runs"], facts["not finished"], facts["rounds"], facts["clients"]) == ("19", "1", "20", "12")
     assert facts["seeds"] == "2"
     assert facts["best worst case"].startswith("76.0 % (br_drag †, sign_flip")
@@ -203,5 +212,135 @@ def test_the_best_worst_case_may_be_a_diverged_run(tmp_path: Path) -> None:
         ],
     }  # fmt: skip
     (tmp_path / "arena.json").write_text(json.dumps(plan))
-    facts = dict(arena_facts(arena.load_arena(tmp_path)))
+    facts = dict(arena_headlines(arena.load_arena(tmp_path)))
     assert facts["best worst case"].startswith("diverged at round 7 (drag, alie")
+
+
+def test_the_numbers_are_those_of_the_matrix(folder: Path) -> None:
+    """Seeds 0 and 1 of fedavg under sign flip: 0.2 and 0.22, std sqrt(2) 0.01, drop 0.91 - 0.21."""
+    numbers = report.arena_numbers(folder)
+    assert json.loads(json.dumps(numbers, allow_nan=False)) == numbers
+    assert (numbers["runs"], numbers["unfinished"], numbers["no_times"]) == (19, 1, None)
+    (matrix,) = numbers["matrices"]
+    assert (matrix["partition"], matrix["attackers"], matrix["clients_add"]) == ("iid", PEOPLE, None)
+    rows = {(d["defence"], a["attack"]): a for d in matrix["defences"] for a in d["attacks"]}
+    flipped = rows["fedavg", "sign_flip"]
+    assert flipped["accuracy"] == {
+        "mean": pytest.approx(0.21), "std": pytest.approx(0.02 / 2**0.5), "seeds": [0, 1], "per_seed": [0.2, 0.22],
+    }  # fmt: skip
+    assert flipped["accuracy_drop"] == pytest.approx(0.7) and flipped["exceeds_f"] == 0.2
+    assert flipped["detection"] is None, "the mean flags nobody, which is not a rate of 0"
+    assert rows["drag", "alie"]["diverged_at"] == [16, 16]
+    assert rows["krum", "alie"]["accuracy"] is None and "15 updates" in rows["krum", "alie"]["reason"]
+    assert rows["br_drag", "alie"]["unfinished"] == 1
+    assert matrix["defences"][0]["worst_case"] == {"accuracy": pytest.approx(0.76), "attack": "sign_flip"}
+
+
+def test_detection_has_the_counts_of_every_client(folder: Path, results: arena.ArenaResults) -> None:
+    """In the runs the clients 0 to 2 attack; eight of twelve clients are sampled in each of 20 rounds."""
+    (matrix,) = report.arena_numbers(folder)["matrices"]
+    (row,) = [d for d in matrix["defences"] if d["defence"] == "br_drag"]
+    detection = row["attacks"][1]["detection"]
+    clients = detection["clients"]
+    assert detection["flagged_by"] == "suspicion" and len(set(map(len, clients.values()))) == 1
+    assert set(zip(clients["client"], clients["seed"], strict=True)) == {(m, s) for m in range(12) for s in (0, 1)}
+    for m, attacked, sampled, tpr, fpr in zip(
+        clients["client"], clients["attacked"], clients["sampled"],
+        clients["true_positive_rate"], clients["false_positive_rate"], strict=True,
+    ):  # fmt: skip
+        assert attacked == (sampled if m < 3 else 0)
+        assert (tpr is None) == (m >= 3) and (fpr is None) == (m < 3)
+    by_seed = []
+    for seed in (0, 1):
+        rows = [i for i, s in enumerate(clients["seed"]) if s == seed]
+        caught, attacked = (sum(clients[name][i] for i in rows) for name in ("caught", "attacked"))
+        by_seed.append(caught / attacked)
+    assert detection["true_positive_rate"] == pytest.approx(sum(by_seed) / 2) and min(by_seed) > 0.9
+    columns, lines = format_detection(results.matrices[0])
+    table = {line[0]: dict(zip(columns, line, strict=True)) for line in lines}
+    assert table["fedavg"]["sign_flip"] == "n/a" and table["krum"]["alie"] == "n/a"
+    assert table["br_drag †"]["sign_flip"].count(" / ") == 2
+
+
+def control_arena(out: Path, worst: dict[str, float], **more: object) -> arena.ArenaResults:
+    """One attack, one seed; the accuracy of each defence under it."""
+    cells: list[dict[str, object]] = []
+    for defence, value in worst.items():
+        for attack in ("none", "alie"):
+            name = f"{defence}-{attack}"
+            kind = None if attack == "none" else attack
+            write_run(out / "runs" / name, algorithm="fedavg", curve=final(value), attack=kind)
+            cells.append({"defence": defence, "attack": attack, "partition": "iid", "seed": 0, "run": f"runs/{name}"})
+            cells[-1]["attackers"] = None if attack == "none" else PEOPLE
+    plan = {
+        "name": "test", "note": "", "defences": list(worst), "attacks": ["alie"], "partitions": ["iid"],
+        "attackers": [PEOPLE], "seeds": [0], "trusted": [d for d in worst if d != "fedavg"], "cells": cells, **more,
+    }  # fmt: skip
+    (out / "arena.json").write_text(json.dumps(plan))
+    return arena.load_arena(out)
+
+
+@pytest.mark.parametrize(
+    ("best", "fact"),
+    [
+        (0.874, "2.2 points: worst case 87.4 % with br_drag, 85.2 % with the root data alone"),
+        (0.844, "nothing: worst case 84.4 % with br_drag, 85.2 % with the root data alone"),
+        (0.852, "nothing: worst case 85.2 % with br_drag, 85.2 % with the root data alone"),
+    ],
+)
+def test_the_headline_says_what_the_clients_add(tmp_path: Path, best: float, fact: str) -> None:
+    results = control_arena(tmp_path, {"fedavg": 0.9, "fltrust": 0.6, "br_drag": best, "root_only": 0.852})
+    assert dict(arena_headlines(results))["what the clients add"] == fact
+    assert fact in arena.summarize_arena(results)
+    (matrix,) = report.arena_numbers(tmp_path)["matrices"]
+    assert matrix["clients_add"] == {
+        "defence": "br_drag", "attack": "alie", "worst_case": best, "root_only": 0.852,
+        "difference": pytest.approx(best - 0.852),
+    }  # fmt: skip
+
+
+def test_without_a_rule_with_root_data_there_is_no_such_headline(tmp_path: Path) -> None:
+    assert "what the clients add" not in dict(
+        arena_headlines(control_arena(tmp_path, {"fedavg": 0.9, "root_only": 0.8}))
+    )
+
+
+@pytest.mark.parametrize(
+    ("stored", "reason"),
+    [
+        ({"overlapped": ["fedavg-none"]}, "1 of 2 runs were executed in parallel"),
+        ({}, "not recorded"),
+        ({"overlapped": []}, ""),
+    ],
+)
+def test_times_are_shown_only_if_no_two_runs_overlapped(tmp_path: Path, stored: dict[str, object], reason: str) -> None:
+    results = control_arena(tmp_path, {"fedavg": 0.9}, **stored)
+    assert reason in results.no_times and bool(reason) == bool(results.no_times)
+    assert (results.seconds_per_round("fedavg") is None) == bool(reason)
+    text = report.write_arena_report(tmp_path).read_text()
+    assert ("No times of a round" in text) == bool(reason)
+    assert (tmp_path / "figures" / "arena-cost.png").exists() != bool(reason)
+
+
+def test_selected_strengths_are_a_table(tmp_path: Path) -> None:
+    key = {"defence": "fedavg", "attack": "alie", "partition": "iid", "attackers": PEOPLE}
+    tuned = {"seed": 100, "strengths": [{**key, "setting": "z", "selected": 1.5, "candidates": [None, 1.5]}]}
+    results = control_arena(tmp_path, {"fedavg": 0.9, "median": 0.8}, tuning=tuned)
+    assert format_strengths(results.matrices[0]) == (
+        ["defence", "alie"],
+        [["fedavg", "z = 1.5"], ["median †", "as it is"]],
+    )
+    (matrix,) = report.arena_numbers(tmp_path)["matrices"]
+    assert matrix["defences"][0]["attacks"][1]["strength"] == {"setting": "z", "selected": 1.5}
+
+
+def test_a_failed_cell_has_its_reason(tmp_path: Path) -> None:
+    control_arena(tmp_path, {"fedavg": 0.9, "median": 0.8})
+    plan = json.loads((tmp_path / "arena.json").read_text())
+    plan["cells"][1] |= {"run": "runs/never", "failed": "ValueError: boom (mine.py, line 3)"}
+    (tmp_path / "arena.json").write_text(json.dumps(plan))
+    results = arena.load_arena(tmp_path)
+    _, lines = format_matrix(results.matrices[0])
+    assert lines[-1] == ["fedavg", "90.0", "failed", "n/a"] and results.unfinished == 0
+    assert missing_cells(results) == [("fedavg", "alie", "ValueError: boom (mine.py, line 3)")]
+    assert "boom (mine.py, line 3)" in report.write_arena_report(tmp_path).read_text()

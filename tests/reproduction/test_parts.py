@@ -1,4 +1,4 @@
-"""The parts that only the reproduction uses: the authors' AdaBest and SCAFFOLD, and training on root data alone."""
+"""The parts that only the reproduction uses: the authors' AdaBest and SCAFFOLD."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from dragfl import simulate
-from dragfl.reproduction.parts import AdaBestFromZero, RootOnly, SharedVariateScaffold
-from dragfl.testing import check_aggregate, check_correction
+from dragfl.reproduction.parts import AdaBestFromZero, SharedVariateScaffold
+from dragfl.testing import check_correction
 from dragfl.types import FederationInfo, LocalResult, RoundContext, RoundInputs
 
 SPEC = {
@@ -39,8 +39,7 @@ def test_adabest_from_zero_scales_the_weights_by_one_plus_beta_in_the_first_roun
     assert second.item() == pytest.approx(10.2)
 
 
-def test_the_parts_satisfy_their_contracts() -> None:
-    check_aggregate(RootOnly())
+def test_the_scaffold_satisfies_its_contract() -> None:
     check_correction(SharedVariateScaffold())
 
 

@@ -23,7 +23,7 @@ def test_every_combination_and_one_baseline_for_all_fractions(tables: dict[str, 
     arena = plan_arena(
         tables, ["fedavg", "br_drag"], ["sign_flip", "random_scaling"],
         partitions=["iid", {"kind": "dirichlet_class", "a": 0.5, "min_size": 1}], fractions=[0.2, 0.4],
-        seeds=[0, 1, 2], out=tmp_path,
+        seeds=[0, 1, 2], out=tmp_path, root_only=False,
     )  # fmt: skip
     assert len(arena.planned) == 2 * 2 * 3 * (1 + 2 * 2) == len({p.folder for p in arena.planned})
     assert Counter(cell.attack for cell in arena.cells) == {"none": 12, "sign_flip": 24, "random_scaling": 24}
@@ -141,7 +141,18 @@ def test_a_defence_without_its_root_data_is_an_error(tables: dict[str, Any], tmp
 def test_default_defences_and_attacks(tables: dict[str, Any], tmp_path: Path) -> None:
     defences = default_defences(tables)
     assert tuple(defences) == DEFENCES and len(defences) == 10 and len(DEFAULT_ATTACKS) == 8
-    assert len(plan_arena(tables, defences, DEFAULT_ATTACKS, out=tmp_path).cells) == 10 * 9
+    assert len(plan_arena(tables, defences, DEFAULT_ATTACKS, out=tmp_path).cells) == 11 * 9
+
+
+def test_root_only_is_a_row_wherever_a_defence_uses_root_data(tables: dict[str, Any], tmp_path: Path) -> None:
+    def rows(*defences: str, **options: bool) -> tuple[list[str], list[str]]:
+        arena = plan_arena(tables, defences, ["sign_flip"], out=tmp_path, **options)
+        return arena.defences, arena.trusted
+
+    assert rows("fedavg", "fltrust") == (["fedavg", "fltrust", "root_only"], ["fltrust", "root_only"])
+    assert rows("root_only", "br_drag") == (["root_only", "br_drag"], ["root_only", "br_drag"])
+    assert rows("br_drag", root_only=False) == (["br_drag"], ["br_drag"])
+    assert rows("fedavg", "median") == (["fedavg", "median"], [])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 import dragfl
 from dragfl.engine.backends.worker_process import end_idle_processes
-from dragfl.errors import DamagedRun, Interrupted, SpecError
+from dragfl.errors import DamagedRun, Interrupted, RunsFailed, SpecError
 from dragfl.runs.directory import Run
 from dragfl.runs.sweep import Callbacks
 from dragfl.types import RoundRecord
@@ -111,8 +111,10 @@ def test_an_error_in_a_run_is_raised_by_the_sweep(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path, Callbacks(should_stop=lambda: True))
     (tmp_path / "seed0" / "checkpoint.json").write_text("{}")
-    with pytest.raises(DamagedRun, match=r"checkpoint\.json"):
+    with pytest.raises(RunsFailed, match=r"1 of 2 runs failed(.|\n)*checkpoint\.json") as error:
         dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path, jobs=2)
+    assert error.value.exit_code == DamagedRun.exit_code
+    assert dragfl.load_run(tmp_path / "seed1").finished, "the other run is not lost"
 
 
 def test_an_object_without_a_name_cannot_be_sent_to_a_process(tmp_path: Path) -> None:

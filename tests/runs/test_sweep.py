@@ -11,7 +11,7 @@ import pytest
 import dragfl
 from dragfl import report
 from dragfl.algorithms import PRESETS
-from dragfl.errors import Interrupted, SpecError
+from dragfl.errors import Interrupted, RunsFailed, SpecError
 from dragfl.runs.sweep import Callbacks
 from dragfl.runs.sweep_plan import LONGEST_NAME, parse_grid, plan_sweep, run_name, split_commas
 from dragfl.types import RoundRecord
@@ -259,8 +259,10 @@ class TestKept:
     def test_a_folder_with_other_files_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "seed1").mkdir()
         (tmp_path / "seed1" / "notes.txt").write_text("precious")
-        with pytest.raises(SpecError, match="seed1: exists and is not a run directory"):
-            dragfl.sweep(SMALL, {"seed": [0, 1]}, tmp_path)
+        with pytest.raises(RunsFailed, match="seed1: exists and is not a run directory") as error:
+            dragfl.sweep(SMALL, {"seed": [1, 0]}, tmp_path)
+        assert error.value.exit_code == SpecError.exit_code and list(error.value.failures) == ["seed1"]
+        assert dragfl.load_run(tmp_path / "seed0").finished, "the other run is not lost"
         assert (tmp_path / "seed1" / "notes.txt").read_text() == "precious"
 
 

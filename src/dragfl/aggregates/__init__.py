@@ -7,12 +7,14 @@ from dragfl.aggregates.fednova import FedNova
 from dragfl.aggregates.fltrust import FLTrust
 from dragfl.aggregates.mean import Mean
 from dragfl.aggregates.robust import ROBUST
+from dragfl.aggregates.root_only import RootOnly
 
 AGGREGATES = {
     "mean": Mean,
     "drag": Drag,
     "br_drag": BRDrag,
     "fltrust": FLTrust,
+    "root_only": RootOnly,
     "fednova": FedNova,
     "fedexp": FedExP,
     **ROBUST,

@@ -27,7 +27,7 @@ from dragfl.attacks.common import (
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice, check_choices
-from dragfl.types import NoState, RoundContext, Updates, View, no_state
+from dragfl.types import NoState, RoundContext, Strength, Updates, View, no_state
 
 Side = Literal["below", "above", "against"]
 
@@ -92,6 +92,11 @@ class ALIE:
         check_choices("attack alie", self)
         if self.z is not None and (self.knowledge == "white_box" or not 0.0 <= self.z < float("inf")):
             raise SpecError(f"attack alie: z={self.z}; give a number of at least 0, or none with knowledge 'white_box'")
+
+    @property
+    def strength(self) -> Strength | None:
+        """The setting to tune; a white-box attack searches it already."""
+        return None if self.knowledge == "white_box" else ("z", 0.25, 4.0)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         z, f = self.z, len(view.own)

@@ -19,7 +19,7 @@ from dragfl.attacks.random_scaling import backdoor_scale
 from dragfl.errors import DataError, SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choices
-from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
+from dragfl.types import Knowledge, NoState, RoundContext, Strength, Updates, View, no_state
 
 Predict = Callable[["Tensor"], "Tensor"]  # stored inputs (n, ...) -> scores (n, classes)
 
@@ -70,6 +70,7 @@ class LabelFlip:
     sample_fraction: float = 1.0
 
     knowledge: ClassVar[Knowledge] = "own"
+    strength: ClassVar[Strength] = ("sample_fraction", 0.125, 1.0)
     init = no_state
     craft = send_unchanged
 
@@ -115,6 +116,7 @@ class DynamicLabelFlip:
     sample_fraction: float = 1.0
 
     knowledge: ClassVar[Knowledge] = "own"
+    strength: ClassVar[Strength] = ("sample_fraction", 0.125, 1.0)
     init = no_state
     craft = send_unchanged
 

@@ -33,7 +33,7 @@ from dragfl.attacks.fang_krum import Knows
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice, check_choices
-from dragfl.types import NoState, RoundContext, Updates, View, no_state
+from dragfl.types import NoState, RoundContext, Strength, Updates, View, no_state
 
 Space = Literal["update", "weights"]
 
@@ -109,6 +109,11 @@ class FangTrim:
     def __post_init__(self) -> None:
         check_choices("attack fang_trim", self)
         check_at_least(1, "fang_trim", beta=self.beta)
+
+    @property
+    def strength(self) -> Strength | None:
+        """The setting to tune; partial knowledge has no beta."""
+        return ("beta", 1.25, 20.0) if self.knowledge == "omniscient" else None
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         draws = context.rng("attack")

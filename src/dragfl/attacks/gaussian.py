@@ -11,7 +11,7 @@ from dragfl.arrays import Array, like, matrix
 from dragfl.attacks.common import check_at_least, forge_rows
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choices
-from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
+from dragfl.types import Knowledge, NoState, RoundContext, Strength, Updates, View, no_state
 
 Mode = Literal["replace", "add"]
 
@@ -42,6 +42,7 @@ class Gaussian:
     mode: Mode = "replace"
 
     knowledge: ClassVar[Knowledge] = "own"
+    strength: ClassVar[Strength] = ("std", 0.01, 10.0)
     init = no_state
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from dragfl.attacks.common import (
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor
 from dragfl.schedules import check_choices
-from dragfl.types import NoState, RoundContext, Updates, View, no_state
+from dragfl.types import NoState, RoundContext, Strength, Updates, View, no_state
 
 EPSILON = 0.1
 
@@ -74,6 +74,11 @@ class IPM:
             check_positive("ipm", epsilon=self.epsilon)
             if self.knowledge == "white_box":
                 raise SpecError(f"attack ipm: epsilon={self.epsilon}, but knowledge 'white_box' searches it; remove it")
+
+    @property
+    def strength(self) -> Strength | None:
+        """The setting to tune; a white-box attack searches it already."""
+        return None if self.knowledge == "white_box" else ("epsilon", 0.1, 10.0)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         return forge_from_clean(

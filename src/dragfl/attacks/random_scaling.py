@@ -15,7 +15,7 @@ import numpy as np
 from dragfl.arrays import Array, like, matrix
 from dragfl.attacks.common import check_at_least, check_positive, forge_rows
 from dragfl.lazy import torch
-from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state, spans
+from dragfl.types import Knowledge, NoState, RoundContext, Strength, Updates, View, no_state, spans
 
 
 def random_scaling(
@@ -58,6 +58,11 @@ class RandomScaling:
 
     def __post_init__(self) -> None:
         check_at_least(0, "random_scaling", variance=self.variance, std=self.std or 0.0)
+
+    @property
+    def strength(self) -> Strength:
+        """The setting to tune: the variance, or the standard deviation if that is given instead."""
+        return ("variance", 0.3, 300.0) if self.std is None else ("std", 0.5, 16.0)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         variance = self.variance if self.std is None else self.std**2

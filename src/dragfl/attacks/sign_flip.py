@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from dragfl.arrays import Array, like, matrix
 from dragfl.attacks.common import check_positive
-from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
+from dragfl.types import Knowledge, NoState, RoundContext, Strength, Updates, View, no_state
 
 
 def sign_flip(own: Array, scale: float = 1.0) -> Array:
@@ -26,6 +26,7 @@ class SignFlip:
 
     scale: float = 1.0
     knowledge: ClassVar[Knowledge] = "own"
+    strength: ClassVar[Strength] = ("scale", 0.25, 16.0)
     init = no_state
 
     def __post_init__(self) -> None:

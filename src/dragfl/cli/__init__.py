@@ -11,8 +11,8 @@ from dragfl.errors import DragflError
 
 DESCRIPTION = "Federated learning under non-IID data and attacks: DRAG, BR-DRAG, baselines."
 EPILOG = """\
-Exit codes: 0 success, 2 usage or spec error, 3 data error, 4 diverged,
-            5 interrupted (resumable), 6 damaged run
+Exit codes: 0 success, 1 a run raised an error, 2 usage or spec error, 3 data error,
+            4 diverged, 5 interrupted (resumable), 6 damaged run
 
 `dragfl COMMAND --help` shows the options of a command."""
 RESUMABLE = ("run", "resume", "sweep", "arena", "reproduce", "demo")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +37,21 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument("--partitions", metavar="P,Q", help='e.g. iid,{kind="dirichlet_class",a=0.1}')
     command.add_argument("--fractions", metavar="F,G", help="fractions of the clients that attack, e.g. 0.2,0.4")
     command.add_argument("--seeds", metavar="0,1", default="0", help="seeds (default: 0)")
+    command.add_argument(
+        "--no-root-only", action="store_true", help="do not add root_only where a defence uses root data"
+    )
+    command.add_argument(
+        "--tune-attacks", type=int, metavar="N", help="tune each attack against each defence with N candidate runs"
+    )
     command.add_argument("--quick", action="store_true", help=f"at most {QUICK_ROUNDS} rounds: done in minutes")
+    command.add_argument("--json", action="store_true", help="print arena.json, with the numbers, and nothing else")
     add_sweep_options(command, default_out="arena/NAME")
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     from dragfl.runs.arena_plan import DEFAULT_ATTACKS, default_defences, plan_arena
+    from dragfl.runs.arena_tuning import plan_strengths
     from dragfl.runs.sweep_plan import parse_values
 
     tables = _read_tables(args)
@@ -54,32 +64,60 @@ def run(args: argparse.Namespace) -> int:
         **{"defences": default_defences(tables), "attacks": DEFAULT_ATTACKS, **sides},
         out=args.out or Path("arena") / str(tables.get("name", "run")),
         note=QUICK_NOTE if args.quick else "",
+        root_only=not args.no_root_only,
     )
+    tuning = None if args.tune_attacks is None else plan_strengths(arena, args.tune_attacks)
+    trials = [p for part in tuning or () for p in part.planned]
     if args.dry_run:
-        for p in arena.planned:
+        later = [p for part in tuning or () for p in part.later]
+        for p in [*trials, *(p for p in arena.planned if p not in later)]:
             print(p.folder)
+        if later:
+            print(f"and {len(later)} runs with the selected strengths")
         return 0
 
-    from rich.console import Console
-
     from dragfl.cli.interrupt import catch_interrupts
-    from dragfl.cli.output import print_report
     from dragfl.cli.progress import SweepProgress
-    from dragfl.report import write_arena_report
-    from dragfl.report.arena import load_arena, rich_tables, summarize_arena
+    from dragfl.errors import RunsFailed
     from dragfl.runs.arena import run_arena
 
-    jobs = number_of_jobs(args, len(arena.planned))
-    progress = SweepProgress(arena.planned, jobs, quiet=args.quiet)
+    jobs = number_of_jobs(args, len(trials) + len(arena.planned))
+    progress = SweepProgress([*trials, *arena.planned], jobs, quiet=args.quiet or args.json)
+    failed: RunsFailed | None = None
     with catch_interrupts() as should_stop, progress.bar:
-        run_arena(arena, progress.callbacks(should_stop), jobs=jobs, log=args.log)
+        try:
+            run_arena(
+                arena, progress.callbacks(should_stop), jobs=jobs, log=args.log, tuning=tuning, on_plan=progress.plan
+            )
+        except RunsFailed as error:
+            failed = error
+    _print_results(arena.folder, args)
+    if failed is not None:
+        raise failed
+    return 0
+
+
+def _print_results(folder: Path, args: argparse.Namespace) -> None:
+    """The matrices and the path of the page; with --json the content of arena.json."""
+    from rich.console import Console
+
+    from dragfl.cli.output import print_report
+    from dragfl.report import write_arena_report
+    from dragfl.report.arena import load_arena, rich_tables, summarize_arena
+    from dragfl.runs.arena import MANIFEST
+
+    if args.json:
+        with redirect_stdout(sys.stderr):
+            print_report(lambda: write_arena_report(folder), quiet=True)
+        print((folder / MANIFEST).read_text().rstrip("\n"))
+        return
     if not args.quiet:
-        results, console = load_arena(arena.folder), Console()
+        results, console = load_arena(folder), Console()
         for matrix in results.matrices:
             for table in rich_tables(matrix, console.width):
                 console.print(table)
         console.print(summarize_arena(results), markup=False, highlight=False)
-    return print_report(lambda: write_arena_report(arena.folder), quiet=args.quiet)
+    print_report(lambda: write_arena_report(folder), quiet=args.quiet)
 
 
 def _read_tables(args: argparse.Namespace) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class SweepProgress:
         self.bar.update(self._task, description=f"{self.total} runs")
 
     def callbacks(self, should_stop: Callable[[], bool]) -> Callbacks:
-        return Callbacks(self.begin, self.record, self.end, should_stop)
+        return Callbacks(self.begin, self.record, self.end, should_stop, self.fail)
 
     def begin(self, planned: PlannedRun, rounds_done: int) -> None:
         self._running[planned.name] = time.perf_counter()
@@ -109,6 +109,15 @@ class SweepProgress:
             when = f"{format_duration(seconds)}  {left}"
         if not self._quiet and not self._live:
             print(f"run {self._ended}/{self.total}  {name}  {describe_end(run)}  {when}", flush=True)
+        self._update_bar()
+
+    def fail(self, planned: PlannedRun, reason: str) -> None:
+        """`run 3/48  drag-seed2  failed: ValueError: ...`"""
+        self._running.pop(planned.name, None)
+        del self._unfinished[planned.name]
+        self._ended += 1
+        if not self._quiet and not self._live:
+            print(f"run {self._ended}/{self.total}  {planned.name}  failed: {reason}", flush=True)
         self._update_bar()
 
     def remaining_seconds(self) -> float:

@@ -36,7 +36,10 @@ OLD_KEYS: dict[str, dict[str, str]] = {
 REMOVED_KEYS = {"adabest": "report", "extrapolate": "report"}  # owner -> key; evaluation.iterate replaces it
 OLD_NAMES: dict[str, dict[str, str]] = {  # part of an algorithm -> old name -> new name
     "correction": {"dragfl.paper.shared_variate:SharedVariate": "dragfl.reproduction.parts:SharedVariateScaffold"},
-    "aggregate": {"dragfl.paper.root_only:RootOnly": "dragfl.reproduction.parts:RootOnly"},
+    "aggregate": {
+        "dragfl.paper.root_only:RootOnly": "root_only",
+        "dragfl.reproduction.parts:RootOnly": "root_only",
+    },
     "server": {
         "extrapolate": "adabest",
         "last_two": "sgd",  # the model to evaluate is now evaluation.iterate

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dragfl.report.export import write_csv
 from dragfl.report.find import Damaged, RunLike, find_runs
@@ -32,6 +33,7 @@ __all__ = [
     "Group",
     "Row",
     "Summary",
+    "arena_numbers",
     "compare",
     "find_runs",
     "group_runs",
@@ -56,6 +58,13 @@ def write_report(runs: RunLike | Sequence[RunLike] | Summary, out: str | Path, *
     from dragfl.report.html import write_page
 
     return write_page(runs if isinstance(runs, Summary) else read_summary(runs), Path(out), title=title)
+
+
+def arena_numbers(folder: str | Path) -> dict[str, Any]:
+    """The numbers of an arena as plain values: accuracy, drop, worst case and detection of attackers in every cell."""
+    from dragfl.report.arena import numbers
+
+    return numbers.arena_numbers(folder)
 
 
 def write_arena_report(folder: str | Path, *, title: str | None = None) -> Path:

@@ -1,11 +1,10 @@
-"""Algorithm parts that only the reproduction uses: two variants of the authors' code, and training on root data alone.
+"""Algorithm parts that only the reproduction uses: two variants of the authors' code.
 
-Curves name them by path, as in `algorithm.aggregate=dragfl.reproduction.parts:RootOnly`.
+Curves name them by path, as in `algorithm.correction=dragfl.reproduction.parts:SharedVariateScaffold`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,18 +12,7 @@ from dragfl.corrections.none import Tensors
 from dragfl.corrections.scaffold import Scaffold, ScaffoldState
 from dragfl.lazy import Tensor, torch
 from dragfl.server_steps.adabest import AdaBestServer, AdaBestServerState
-from dragfl.types import (
-    FederationInfo,
-    Fields,
-    LocalResult,
-    Need,
-    NoState,
-    Partial,
-    RoundContext,
-    RoundInputs,
-    Updates,
-    no_state,
-)
+from dragfl.types import FederationInfo, Fields, LocalResult, RoundContext, RoundInputs
 
 SCAFFOLD = Scaffold()
 
@@ -80,29 +68,3 @@ class SharedVariateScaffold:
         root, lr = sent["root"], result.lr
         variate = root / (-result.steps * lr) if lr > 0 else torch.zeros_like(root)
         return {"dc": variate - mine["c"]}, {"c": variate}
-
-
-@dataclass(frozen=True)
-class RootPlan:
-    root: Tensor
-
-
-@dataclass(frozen=True)
-class RootOnly:
-    """step = the update on the root data: the baseline without clients for BR-DRAG and FLTrust."""
-
-    init = no_state
-
-    def needs(self, state: NoState) -> frozenset[Need]:
-        return frozenset({"root"})
-
-    def begin(self, state: NoState, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> RootPlan:
-        if inputs.root is None:
-            raise ValueError("RootOnly needs the root update; give `root` to begin()")
-        return RootPlan(inputs.root)
-
-    def fold(self, plan: RootPlan, block: Updates) -> Partial:
-        return Partial.of(block, {}, {"norm": block.norm})
-
-    def finish(self, state: NoState, plan: RootPlan, partial: Partial) -> tuple[Tensor, NoState, Mapping[str, float]]:
-        return plan.root, state, {}

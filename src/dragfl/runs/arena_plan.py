@@ -32,9 +32,11 @@ DEFENCES = (
     "fltrust",
     "br_drag",
 )
+CONTROL = "root_only"  # a row of its own wherever a defence uses root data: what do the clients add?
 DEFAULT_ATTACKS = ("random_scaling", "sign_flip", "gaussian", "label_flip", "alie", "ipm", "min_max", "fang_trim")
 
 Tables = dict[str, Any]
+CellKey = tuple[str, str, str, str | None]
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,12 @@ class Cell:
     seed: int
     planned: PlannedRun | None
     reason: str = ""  # why there is no run
+    failed: str = ""  # why the run failed
+
+    @property
+    def key(self) -> CellKey:
+        """What the cells of different seeds have in common."""
+        return self.defence, self.attack, self.partition, self.attackers
 
 
 @dataclass(frozen=True)
@@ -70,11 +78,12 @@ class Arena:
         return [cell.planned for cell in self.cells if cell.planned is not None]
 
     def manifest(self) -> Tables:
-        """The content of arena.json: the sides of the matrix, and the run of each cell."""
+        """The plan in arena.json: the sides of the matrix, and the run of each cell or why there is none."""
         cells = [
             {
                 **{name: getattr(c, name) for name in ("defence", "attack", "partition", "attackers", "seed")},
-                **({"run": f"{RUNS}/{c.planned.name}"} if c.planned else {"reason": c.reason}),
+                **({"reason": c.reason} if c.reason else {"run": f"{RUNS}/{c.planned.name}" if c.planned else None}),
+                **({"failed": c.failed} if c.failed else {}),
             }
             for c in self.cells
         ]
@@ -97,8 +106,12 @@ def plan_arena(
     seeds: Sequence[int] = (0,),
     out: str | Path,
     note: str = "",
+    root_only: bool = True,
 ) -> Arena:
-    """Every cell of the matrix. A mistake in any name or setting is a `SpecError` here."""
+    """Every cell of the matrix. A mistake in any name or setting is a `SpecError` here.
+
+    Where a defence uses root data, `root_only` is one more row, unless it is switched off.
+    """
     tables = read(source)
     rules, against = _named("defences", defences), _named("attacks", attacks)
     against.pop(NO_ATTACK, None)
@@ -117,6 +130,9 @@ def plan_arena(
     trusted = [name for name, defence in rules.items() if uses_root(tables, defence)]
     if trusted and "root" not in tables:
         raise SpecError(f"arena, defence '{trusted[0]}': needs trusted root data; add [root] with size = 100")
+    if root_only and trusted and CONTROL not in rules:
+        rules[CONTROL] = CONTROL
+        defences, trusted = [*defences, CONTROL], [*trusted, CONTROL]
     attackers = _attacker_settings(tables, against, fractions)
     cells = [
         cell

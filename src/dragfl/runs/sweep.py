@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from dragfl import atomic
@@ -23,7 +24,7 @@ from dragfl.config.portable import why_not_portable
 from dragfl.config.spec import load
 from dragfl.engine.backends.supervisor import Task, WorkerGroup
 from dragfl.engine.backends.worker_process import ParentConnection, ProcessLauncher
-from dragfl.errors import Interrupted, SpecError
+from dragfl.errors import DragflError, Interrupted, RunsFailed, SpecError
 from dragfl.runs.directory import Run, find_run, load_run
 from dragfl.runs.loop import check_same_experiment, run_or_resume
 from dragfl.runs.sweep_plan import Grid, PlannedRun, plan_sweep
@@ -32,6 +33,7 @@ from dragfl.runs.tuning_plan import BEST_BY, TABLE, Tuned, final_seeds, plan_fin
 from dragfl.types import OnRecord
 
 POLL_S = 0.2  # how often `should_stop` is asked
+Failure = tuple[str, int]  # the reason why a run failed, and the exit code
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Callbacks:
     on_record: OnRecord = lambda record: None
     on_end: Callable[[Run, bool], None] = lambda run, already_done: None
     should_stop: Callable[[], bool] = lambda: False
+    on_failure: Callable[[PlannedRun, str], None] = lambda planned, reason: None
 
 
 NO_CALLBACKS = Callbacks()
@@ -111,7 +114,8 @@ def run_planned(
 ) -> list[Run]:
     """Run or resume each, one after another or in `jobs` processes. Error messages name the `command`.
 
-    Each is a run of its own in the trackers that `log` names.
+    Each is a run of its own in the trackers that `log` names. A run that raises does not stop the others: they finish,
+    then `RunsFailed` has the reason of each that failed.
     """
     trackers = check_trackers(log)
     existing = [(p, find_run(p.folder)) for p in planned]
@@ -125,37 +129,68 @@ def run_planned(
             callbacks.on_end(run, True)
         else:
             unfinished.append(p)
+    failures: dict[str, Failure] = {}
+
+    def fail(p: PlannedRun, failure: Failure) -> None:
+        failures[p.name] = failure
+        callbacks.on_failure(p, failure[0])
+
     try:
         if jobs > 1 and unfinished:
-            _run_in_processes(unfinished, callbacks, jobs, command, trackers)
+            _run_in_processes(unfinished, callbacks, jobs, command, trackers, fail)
         else:
-            _run_in_turn(unfinished, callbacks, trackers)
+            _run_in_turn(unfinished, callbacks, trackers, fail)
     except Interrupted as error:
         finished = sum(run.finished for p in planned if (run := find_run(p.folder)) is not None)
         cause = "" if callbacks.should_stop() else f" ({error})"
         raise Interrupted(
             f"{command} stopped with {finished} of {len(planned)} runs finished; continue with the same command{cause}"
         ) from error
+    if failures:
+        reasons = {name: reason for name, (reason, _) in failures.items()}
+        raise RunsFailed(command, reasons, len(planned), next(iter(failures.values()))[1])
     return [load_run(p.folder) for p in planned]
 
 
-def _run_in_turn(planned: Sequence[PlannedRun], callbacks: Callbacks, log: Names) -> None:
+def _describe_failure(error: Exception) -> Failure:
+    """The message of an error, with its type and place if it is not one of ours."""
+    if isinstance(error, DragflError):
+        return str(error), error.exit_code
+    frames = [frame for frame in extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}", DragflError.exit_code
+
+
+def _run_in_turn(
+    planned: Sequence[PlannedRun], callbacks: Callbacks, log: Names, fail: Callable[[PlannedRun, Failure], None]
+) -> None:
     for p in planned:
         if p is not planned[0] and callbacks.should_stop():
             raise Interrupted("stopped between two runs")
         callbacks.on_begin(p, _rounds_done(p))
         on_record, should_stop = callbacks.on_record, callbacks.should_stop
-        run = run_or_resume(p.experiment, p.folder, on_record=on_record, should_stop=should_stop, log=log)
-        callbacks.on_end(run, False)
+        try:
+            run = run_or_resume(p.experiment, p.folder, on_record=on_record, should_stop=should_stop, log=log)
+        except Interrupted:
+            raise
+        except Exception as error:
+            fail(p, _describe_failure(error))
+        else:
+            callbacks.on_end(run, False)
 
 
 def _run_in_processes(
-    planned: Sequence[PlannedRun], callbacks: Callbacks, jobs: int, command: str, log: Sequence[str]
+    planned: Sequence[PlannedRun],
+    callbacks: Callbacks,
+    jobs: int,
+    command: str,
+    log: Sequence[str],
+    fail: Callable[[PlannedRun, Failure], None],
 ) -> None:
     """Each process has one run at a time, and one thread. A lost process is replaced and its run resumed.
 
-    After an error in one run, or when asked to stop, the others write a checkpoint and stop. Then the first error is
-    raised, or `Interrupted`.
+    After an error of the processes themselves, or when asked to stop, the runs write a checkpoint and stop. Then that
+    error is raised, or `Interrupted`.
     """
     runs: dict[Task, PlannedRun] = {}
     for p in planned:
@@ -183,9 +218,12 @@ def _run_in_processes(
             try:
                 if not stopping:
                     group.feed(lambda: next(waiting, None))
-                for task, _ in group.collect(POLL_S):
+                for task, failed in group.collect(POLL_S):
                     left -= 1
-                    callbacks.on_end(load_run(runs[task].folder), False)
+                    if failed is None:
+                        callbacks.on_end(load_run(runs[task].folder), False)
+                    else:
+                        fail(runs[task], failed)
             except Exception as error:
                 if not (stopping and isinstance(error, Interrupted)):
                     failure = failure or error
@@ -203,10 +241,16 @@ class RunService:
     def __init__(self, parent: ParentConnection) -> None:
         self._parent = parent
 
-    def run(self, folder: str, tables: Mapping[str, Any], log: Sequence[str]) -> None:
-        """Begin or resume a run and report every round."""
+    def run(self, folder: str, tables: Mapping[str, Any], log: Sequence[str]) -> Failure | None:
+        """Begin or resume a run and report every round; returns why it failed, or None."""
         report, should_stop = self._parent.report, self._parent.should_stop
-        run_or_resume(load(tables), Path(folder), on_record=report, should_stop=should_stop, log=log)
+        try:
+            run_or_resume(load(tables), Path(folder), on_record=report, should_stop=should_stop, log=log)
+        except Interrupted:
+            raise
+        except Exception as error:
+            return _describe_failure(error)
+        return None
 
 
 def _rounds_done(planned: PlannedRun) -> int:

@@ -6,7 +6,8 @@ the page.
 
 from __future__ import annotations
 
+from dragfl.report.arena.numbers import arena_numbers
 from dragfl.report.arena.results import ArenaResults, Entry, Matrix, load_arena
 from dragfl.report.arena.tables import rich_tables, summarize_arena
 
-__all__ = ["ArenaResults", "Entry", "Matrix", "load_arena", "rich_tables", "summarize_arena"]
+__all__ = ["ArenaResults", "Entry", "Matrix", "arena_numbers", "load_arena", "rich_tables", "summarize_arena"]

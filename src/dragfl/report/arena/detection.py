@@ -1,4 +1,14 @@
-"""How well the suspicion score of a rule separates attackers from honest clients of the same round.
+"""How well a rule tells attackers from honest clients of the same round: who was flagged, and how scores rank them.
+
+A client that sent a result is **flagged** in a round when
+
+- its update was not finite and was dropped, or
+- the rule logs `trust`, its weight of each update, and gives this one weight 0, or
+- the rule logs no `trust` but `suspicion`, and this score is among the k highest, k the number of attackers in the
+  round: at most k clients have a score at least as high. Clients that tie for the last of the k places are not flagged.
+  Rounds without attackers do not count.
+
+A rule that logs neither flags nobody: its rates do not exist. The true attackers are in clients.jsonl only for judging.
 
 Scores of different rounds are often on different scales, so every attacker is compared with the honest clients of its
 own round: `above` is the fraction of them with a higher score, `tied` the fraction with the same score. The ROC curve
@@ -9,12 +19,82 @@ it (AUC) is the probability that an attacker has a higher score than an honest c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-SCORE = "suspicion"
+TRUST, SCORE = "trust", "suspicion"
+
+
+@dataclass(frozen=True)
+class Count:
+    """In how many rounds a client was sampled, attacked, was flagged, and was flagged while it attacked."""
+
+    sampled: int = 0
+    attacked: int = 0
+    flagged: int = 0
+    caught: int = 0
+
+    def __add__(self, other: Count) -> Count:
+        return Count(*(getattr(self, name) + getattr(other, name) for name in Count.__match_args__))
+
+    @property
+    def true_positive_rate(self) -> float | None:
+        """Fraction of the rounds as an attacker in which it was flagged; None if there are none."""
+        return self.caught / self.attacked if self.attacked else None
+
+    @property
+    def false_positive_rate(self) -> float | None:
+        """Fraction of the rounds as an honest client in which it was flagged; None if there are none."""
+        honest = self.sampled - self.attacked
+        return (self.flagged - self.caught) / honest if honest else None
+
+
+def count_flags(lines: Iterable[Mapping[str, Any]]) -> dict[int, Count]:
+    """Client -> its counts, from the lines of `clients.jsonl`; empty if the rule has no notion of flagging."""
+    counts: dict[int, Count] = {}
+    for line in lines:
+        for client, attacker, flagged in _flags(line):
+            one = Count(1, int(attacker), int(flagged), int(attacker and flagged))
+            counts[client] = counts.get(client, Count()) + one
+    return dict(sorted(counts.items()))
+
+
+def flagged_by(lines: Iterable[Mapping[str, Any]]) -> str | None:
+    """The column by which clients are flagged, or None."""
+    return next((name for line in lines for name in (TRUST, SCORE) if name in line), None)
+
+
+def _flags(line: Mapping[str, Any]) -> list[tuple[int, bool, bool]]:
+    """(client, attacker, flagged) of the clients that sent a result."""
+    if TRUST in line:
+        return [(r.client, r.attacker, r.value == math.inf or r.value == 0) for r in _received(line, TRUST)]
+    rows = _received(line, SCORE) if SCORE in line else []
+    k, scores = sum(r.attacker for r in rows), np.array([r.value for r in rows])
+    flagged = [r.value == math.inf or int((scores >= r.value).sum()) <= k for r in rows]
+    return [(r.client, r.attacker, flag) for r, flag in zip(rows, flagged, strict=True)] if k else []
+
+
+@dataclass(frozen=True)
+class _Received:
+    client: int
+    attacker: bool
+    value: float  # infinite: dropped, because the update was not finite
+
+
+def _received(line: Mapping[str, Any], column: str) -> list[_Received]:
+    """The clients that sent a result and have a value in this column, or were dropped."""
+    n = len(line["client"])
+    dropped, steps = line.get("dropped") or [False] * n, line.get("steps") or [1] * n
+    return [
+        _Received(int(client), bool(attacker), math.inf if drop else float(value))
+        for client, attacker, drop, made, value in zip(
+            line["client"], line["attacker"], dropped, steps, line[column], strict=True
+        )
+        if (made if drop else value is not None)  # a client without a result has made no steps
+    ]
 
 
 def rank_attackers(lines: Iterable[Mapping[str, Any]]) -> np.ndarray:
@@ -45,13 +125,8 @@ def roc(ranks: np.ndarray, flagged: np.ndarray) -> np.ndarray:
 
 def _scores(line: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """(scores, attacker flags) of the clients of a round that have a score."""
-    dropped: Sequence[bool] = line.get("dropped") or [False] * len(line["client"])
-    rows = [
-        (math.inf if drop else float(score), bool(attacker))
-        for score, attacker, drop in zip(line[SCORE], line["attacker"], dropped, strict=True)
-        if drop or score is not None
-    ]
-    return np.array([score for score, _ in rows]), np.array([attacker for _, attacker in rows], dtype=bool)
+    rows = _received(line, SCORE)
+    return np.array([r.value for r in rows]), np.array([r.attacker for r in rows], dtype=bool)
 
 
 def _rank_in_round(scores: np.ndarray, attacker: np.ndarray) -> np.ndarray:

@@ -26,8 +26,15 @@ def write_arena_page(results: ArenaResults, out: Path, *, title: str | None = No
         for i, matrix in enumerate(results.matrices):
             suffix = f"-{i + 1}" if len(results.matrices) > 1 else ""
             drawings = figures.draw_matrix(matrix, suffix)
-            columns, lines = tables.format_matrix(matrix)
-            sections.append({"heading": matrix.heading, "figures": drawings, "columns": columns, "lines": lines})
+            sections.append(
+                {
+                    "heading": matrix.heading,
+                    "figures": drawings,
+                    "accuracy": tables.format_matrix(matrix),
+                    "detection": tables.format_detection(matrix),
+                    "strengths": tables.format_strengths(matrix),
+                }
+            )
         cost = figures.draw_cost(results)
         for drawing in [*(drawing for section in sections for drawing in section["figures"]), cost]:
             if drawing is not None:
@@ -38,10 +45,12 @@ def write_arena_page(results: ArenaResults, out: Path, *, title: str | None = No
         "arena/arena.html.j2",
         title=title or tables.arena_title(results),
         facts=tables.arena_facts(results),
+        headlines=tables.arena_headlines(results),
         note=results.note,
         sections=sections,
         missing=tables.missing_cells(results),
         cost=cost,
+        no_times=results.no_times,
         common=compare_settings(groups)[0],
         parts=_part_settings(results),
         environment=environment(groups),
@@ -56,7 +65,8 @@ def _part_settings(results: ArenaResults) -> list[tuple[str, str]]:
         for run in entry.runs[:1]:
             found.setdefault(short_name(defence), _format_settings(run.spec["algorithm"]["aggregate"]))
             if attack != WITHOUT_ATTACK:
-                found.setdefault(short_name(attack), _format_settings(run.spec["attack"]))
+                tuned = {entry.strength["setting"]: "tuned"} if entry.strength else {}
+                found.setdefault(short_name(attack), _format_settings(run.spec["attack"] | tuned))
     return list(found.items())
 
 

@@ -22,6 +22,8 @@ MARKS = {
     "×": "at least one seed diverged and counts as chance level (1 / classes)",
     "‡": f"in more than {100 * OFTEN:g} % of rounds a cohort has more attackers than f of the defence",
     "n/a": "cannot be run, for the reason on the page",
+    "failed": "the run raised an error, which is on the page",
+    "§": "at least one seed failed and is left out",
     "…": "not finished",
 }
 
@@ -46,21 +48,45 @@ def arena_title(results: ArenaResults) -> str:
 
 
 def arena_facts(results: ArenaResults) -> list[tuple[str, str]]:
-    """What was run and the best worst-case accuracy, as (name, value) pairs."""
-    defences, trusted = results.matrices[0].defences, results.matrices[0].trusted
+    """What was run, as (name, value) pairs."""
+    defences = results.matrices[0].defences
     facts = [("defences", str(len(defences))), ("attacks", str(len(results.matrices[0].attacks)))]
     facts.append(("runs", str(len(results.runs))))
     facts += [("not finished", str(results.unfinished))] if results.unfinished else []
     shared = {"rounds": "rounds", "clients": "clients.total"}
     facts += [(n, format_value(v)) for n, key in shared.items() if (v := shared_value(results.runs, key)) is not None]
-    facts.append(("seeds", str(len(results.seeds))))
+    return [*facts, ("seeds", str(len(results.seeds)))]
+
+
+def arena_headlines(results: ArenaResults) -> list[tuple[str, str]]:
+    """The best worst-case accuracy, with and without trusted data, and what the clients add, as (name, value) pairs."""
+    defences, trusted = results.matrices[0].defences, results.matrices[0].trusted
+    found = []
     for name, among in (
         ("best worst case", defences),
         ("without trusted data", [d for d in defences if d not in trusted]),
     ):
         if (best := _best_worst_case(results, among)) and (name != "without trusted data" or trusted & set(defences)):
-            facts.append((name, best))
-    return facts
+            found.append((name, best))
+    added = [(text, m) for m in results.matrices if (text := describe_clients_add(m))]
+    return found + [("what the clients add", text + _where(results, m)) for text, m in added]
+
+
+def _where(results: ArenaResults, matrix: Matrix) -> str:
+    """The matrix, if there are several."""
+    return f", {matrix.heading}" if len(results.matrices) > 1 else ""
+
+
+def describe_clients_add(matrix: Matrix) -> str:
+    """The worst case of the best rule with root data minus that of the root data alone; "" if one is missing."""
+    added = matrix.clients_add()
+    if added is None:
+        return ""
+    points = f"{100 * abs(added.difference):.1f} points"
+    nothing = added.difference <= 0.0 or points.startswith("0.0")
+    cases = f"worst case {100 * added.worst_case:.1f} % with {short_name(added.defence)}"
+    cases += f", {100 * added.root_only:.1f} % with the root data alone"
+    return f"nothing: {cases}" if nothing else f"{points}: {cases}"
 
 
 def _best_worst_case(results: ArenaResults, defences: Sequence[str]) -> str:
@@ -75,20 +101,21 @@ def _best_worst_case(results: ArenaResults, defences: Sequence[str]) -> str:
     value, attack, defence, matrix = max(cases, key=lambda case: case[0])
     entry = matrix.entries[defence, attack]
     accuracy = format_diverged(entry.diverged_at) if entry.all_diverged else f"{100 * value:.1f} %"
-    return f"{accuracy} ({defence_label(matrix, defence)}, {attack_label(attack)}, {matrix.heading})"
+    return f"{accuracy} ({defence_label(matrix, defence)}, {attack_label(attack)}{_where(results, matrix)})"
 
 
 def summarize_arena(results: ArenaResults) -> str:
     """The key numbers in one line."""
-    return "; ".join(f"{name}: {value}" for name, value in arena_facts(results))
+    return "; ".join(f"{name}: {value}" for name, value in arena_facts(results) + arena_headlines(results))
 
 
 def missing_cells(results: ArenaResults) -> list[tuple[str, str, str]]:
-    """(defence, attacks, reason) of the cells without a run; attacks with the same reason are together."""
+    """(defence, attacks, reason) of the cells without a run or whose run failed; attacks with one reason together."""
     found: dict[tuple[str, str], list[str]] = {}
     for defence, attack, entry in results.entries:
-        if entry.reason:
-            found.setdefault((defence, entry.reason), []).append(attack_label(attack))
+        for reason in dict.fromkeys([entry.reason, *entry.failed.values()]):
+            if reason:
+                found.setdefault((defence, reason), []).append(attack_label(attack))
     return [(short_name(d), ", ".join(dict.fromkeys(attacks)), reason) for (d, reason), attacks in found.items()]
 
 
@@ -97,8 +124,8 @@ def format_entry(entry: Entry, *, std: bool = True) -> str:
     if entry.reason:
         return "n/a"
     if entry.accuracy is None:
-        return "…"
-    marks = " ‡" if entry.exceeds_f > OFTEN else ""
+        return "failed" if entry.failed else "…"
+    marks = (" §" if entry.failed else "") + (" ‡" if entry.exceeds_f > OFTEN else "")
     if entry.all_diverged:
         return format_diverged(entry.diverged_at) + marks
     marks = (" ×" if entry.diverged_at else "") + marks
@@ -120,6 +147,36 @@ def format_matrix(matrix: Matrix, *, std: bool = True) -> tuple[list[str], list[
         last = "n/a" if worst is None else format_entry(matrix.entries[defence, worst[1]], std=std)
         lines.append([defence_label(matrix, defence), *cells, last])
     return columns, lines
+
+
+def format_detection(matrix: Matrix) -> tuple[list[str], list[list[str]]]:
+    """(column names, lines of cells) of the detection of attackers: true and false positive rate in %, AUC."""
+    return ["defence", *map(attack_label, matrix.attacks)], [
+        [defence_label(matrix, d), *(_format_rates(matrix.entries[d, attack]) for attack in matrix.attacks)]
+        for d in matrix.defences
+    ]
+
+
+def _format_rates(entry: Entry) -> str:
+    """`98 / 1 / 0.99`; n/a for a rule that flags nobody."""
+    if entry.accuracy is None:
+        return format_entry(entry)
+    rates = ["n/a" if r is None else f"{100 * r:.0f}" for r in (entry.true_positive_rate, entry.false_positive_rate)]
+    return (
+        "n/a" if entry.flagged_by is None else " / ".join([*rates, "n/a" if entry.auc is None else f"{entry.auc:.2f}"])
+    )
+
+
+def format_strengths(matrix: Matrix) -> tuple[list[str], list[list[str]]] | None:
+    """(column names, lines of cells) of the settings that tuning selected; None if no attack was tuned."""
+    if not any(entry.strength for entry in matrix.entries.values()):
+        return None
+    lines = []
+    for defence in matrix.defences:
+        found = [matrix.entries[defence, attack].strength for attack in matrix.attacks]
+        texts = ["as it is" if s is None else f"{s['setting']} = {s['selected'] or 'default'}" for s in found]
+        lines.append([defence_label(matrix, defence), *texts])
+    return ["defence", *map(attack_label, matrix.attacks)], lines
 
 
 def rich_tables(matrix: Matrix, width: int = 100) -> list[Table]:
