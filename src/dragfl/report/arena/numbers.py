@@ -57,9 +57,7 @@ def _describe_defence(matrix: Matrix, defence: str) -> Numbers:
 def _describe_entry(entry: Entry) -> Numbers:
     """JSON has keys of text only, so seeds are lists."""
     return {
-        "accuracy": None
-        if entry.accuracy is None
-        else {**asdict(entry.accuracy), "seeds": list(entry.per_seed), "per_seed": list(entry.per_seed.values())},
+        "accuracy": _describe_accuracy(entry),
         "diverged_at": list(entry.diverged_at),
         "exceeds_f": entry.exceeds_f,
         "unfinished": entry.unfinished,
@@ -67,6 +65,19 @@ def _describe_entry(entry: Entry) -> Numbers:
         "failed": [{"seed": seed, "reason": reason} for seed, reason in entry.failed.items()],
         "strength": None if entry.strength is None else {k: entry.strength[k] for k in ("setting", "selected")},
         "detection": describe_detection(entry),
+    }
+
+
+def _describe_accuracy(entry: Entry) -> Numbers | None:
+    if entry.accuracy is None:
+        return None
+    interval = entry.accuracy.interval
+    return {
+        "mean": entry.accuracy.mean,
+        "std": entry.accuracy.std,
+        "interval": None if interval is None else list(interval),
+        "seeds": list(entry.per_seed),
+        "per_seed": list(entry.per_seed.values()),
     }
 
 
