@@ -12,7 +12,7 @@ import pytest
 
 import dragfl
 from dragfl.attacks import ATTACKS
-from dragfl.errors import Interrupted, RunsFailed
+from dragfl.errors import Interrupted, PartError, RunsFailed
 from dragfl.runs import sweep
 from dragfl.runs.arena import MANIFEST
 from dragfl.runs.sweep import Callbacks
@@ -73,11 +73,11 @@ class TestFailures:
         callbacks = Callbacks(on_failure=lambda planned, reason: seen.append(planned.name))
         with pytest.raises(RunsFailed, match=r"arena: 2 of 6 runs failed, the others have finished") as error:
             dragfl.arena(tables, ["fedavg", "median"], ["buggy", "sign_flip"], out=tmp_path, callbacks=callbacks)
-        assert error.value.exit_code == 1 and seen == list(error.value.failures) and len(seen) == 2
+        assert error.value.exit_code == PartError.exit_code and seen == list(error.value.failures) and len(seen) == 2
         stored = json.loads((tmp_path / MANIFEST).read_text())
         failed = {(c["defence"], c["attack"]): c["failed"] for c in stored["cells"] if "failed" in c}
         assert failed.keys() == {("fedavg", "buggy"), ("median", "buggy")}
-        assert all(re.fullmatch(r"ZeroDivisionError: boom \(test_arena\.py, line \d+\)", t) for t in failed.values())
+        assert all(re.search(r"Raises\.craft raised ZeroDivisionError: boom \(test_arena", t) for t in failed.values())
         (matrix,) = stored["numbers"]["matrices"]
         rows = {(d["defence"], a["attack"]): a for d in matrix["defences"] for a in d["attacks"]}
         assert rows["fedavg", "buggy"]["failed"][0]["reason"] == failed["fedavg", "buggy"]
@@ -99,7 +99,7 @@ class TestFailures:
         self, tables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(ATTACKS, "buggy", Raises)
-        with pytest.raises(RunsFailed, match=r"sweep: 1 of 2 runs failed(.|\n)*buggy: ZeroDivisionError: boom"):
+        with pytest.raises(RunsFailed, match=r"sweep: 1 of 2 runs failed(.|\n)*buggy: .*ZeroDivisionError: boom"):
             dragfl.sweep(tables, {"attack.name": ["buggy", "alie"]}, tmp_path)
         assert dragfl.load_run(tmp_path / "alie").finished
 

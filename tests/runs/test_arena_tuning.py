@@ -142,7 +142,7 @@ def test_a_candidate_that_fails_marks_its_cell(
         dragfl.arena(tables, ["fedavg"], ["own", "min_max"], out=tmp_path, tune_attacks=3)
     stored = json.loads((tmp_path / MANIFEST).read_text())
     cells = {cell["attack"]: cell for cell in stored["cells"]}
-    assert cells["own"]["failed"].startswith("a tuning run failed: ValueError: too strong")
+    assert cells["own"]["failed"].startswith("a tuning run failed: ") and "too strong" in cells["own"]["failed"]
     assert "failed" not in cells["min_max"] and dragfl.load_run(tmp_path / cells["min_max"]["run"]).finished
 
 
