@@ -153,3 +153,11 @@ class TestParts:
         assert (table["name"], table["aggregate"]["c"]) == ("drag+momentum", 0.1)
         with pytest.raises(SpecError, match=r"algorithm\.c: .* algorithm\.aggregate\.c"):
             dragfl.load(tmp_path / "spec.toml", "algorithm.c=0.3")
+
+
+def test_the_settings_of_a_text_file() -> None:
+    """Equals signs after a question mark belong to the name of the dataset."""
+    path, value = parse_override("data.dataset=text:play.txt?window=8&by=speaker")
+    assert (path, value) == (["data", "dataset"], "text:play.txt?window=8&by=speaker")
+    with pytest.raises(SpecError, match="not a TOML value"):
+        parse_override("data.dataset=a=b?c=d")

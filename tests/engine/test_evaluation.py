@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dragfl
+from dragfl.cli import main
 from dragfl.data.dataset import from_tensors
 from dragfl.data.partitions import Resampled, Split
 from dragfl.engine import evaluation
 from dragfl.engine.evaluation import Score, class_accuracies, class_and_client_metrics, client_accuracies, mean_scores
+from dragfl.errors import SpecError
 from tests.conftest import Load, kept_bytes
 
 KEYS = {"class_accuracy", "client_accuracy_mean", "client_accuracy_worst_decile", "client_accuracy_variance"}
@@ -144,5 +146,17 @@ def test_the_list_in_data_frames_and_values(experiment: Load, tmp_path: Path) ->
     frame = run.to_pandas()
     assert frame["class_accuracy"].iloc[-1] == run.metrics[-1]["class_accuracy"]
     assert run.values("client_accuracy_mean")[-1] == (3, run.metrics[-1]["client_accuracy_mean"])
-    with pytest.raises(ValueError, match="class_accuracy has a list of values in each round"):
+    with pytest.raises(SpecError, match="metric class_accuracy: not one number for each round"):
         run.values("class_accuracy")
+
+
+def test_commands_read_the_list(digits_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that prints JSON, a report of it, and a comparison by a metric that is not one number."""
+    for name in ("fedavg", "drag"):
+        assert main(["run", str(digits_toml), f"algorithm.name={name}", "--out", str(tmp_path / name), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sum(len(line.get("class_accuracy", [])) == 10 for line in lines) >= 8
+    report = ["report", str(tmp_path / "fedavg"), str(tmp_path / "drag"), "--no-figures", "--out", str(tmp_path / "page")]
+    assert main([*report, "--compare", "fedavg", "drag", "--metric", "client_accuracy_mean"]) == 0
+    assert main([*report, "--compare", "fedavg", "drag", "--metric", "class_accuracy"]) == 2
+    assert "metric class_accuracy: not one number" in capsys.readouterr().err

@@ -109,7 +109,8 @@ def parse_override(text: str) -> tuple[list[str], Any]:
         return path, tomllib.loads(f"v = {value.strip()}")["v"]
     except tomllib.TOMLDecodeError:
         word = value.strip()
-        if word and not any(c in word for c in "\"'[]{}=\n"):
+        plain = word.partition("?")[0]  # the settings of `text:PATH?window=40` have equals signs
+        if plain and not any(c in plain for c in "\"'[]{}=\n"):
             return path, word
         raise SpecError(f"override {text!r}: {value!r} is not a TOML value; quote strings that hold brackets") from None
 

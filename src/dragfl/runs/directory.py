@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from dragfl.config.compare import comparable
 from dragfl.config.migrate import rename_keys
 from dragfl.config.tables import TARGET_METRICS
-from dragfl.errors import DamagedRun, Diverged
+from dragfl.errors import DamagedRun, Diverged, SpecError
 from dragfl.lazy import Tensor
 
 if TYPE_CHECKING:
@@ -114,9 +114,10 @@ class Run:
 
         A value that is not finite is logged by its name, such as "inf", and is a float here.
         """
-        if any(isinstance(m.get(name), list) for m in self.metrics):
-            raise ValueError(f"{name} has a list of values in each round; read it from `run.metrics`")
-        return [(m["round"], float(m[name])) for m in self.metrics if m.get(name) is not None]
+        try:
+            return [(m["round"], float(m[name])) for m in self.metrics if m.get(name) is not None]
+        except (TypeError, ValueError):
+            raise SpecError(f"metric {name}: not one number for each round; read it from `run.metrics`") from None
 
     @property
     def target_on(self) -> str:
