@@ -156,7 +156,7 @@ def test_commands_read_the_list(digits_toml: Path, tmp_path: Path, capsys: pytes
         assert main(["run", str(digits_toml), f"algorithm.name={name}", "--out", str(tmp_path / name), "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert sum(len(line.get("class_accuracy", [])) == 10 for line in lines) >= 8
-    report = ["report", str(tmp_path / "fedavg"), str(tmp_path / "drag"), "--no-figures", "--out", str(tmp_path / "page")]
+    report = ["report", *(str(tmp_path / name) for name in ("fedavg", "drag")), "--no-figures", "--out", str(tmp_path)]
     assert main([*report, "--compare", "fedavg", "drag", "--metric", "client_accuracy_mean"]) == 0
     assert main([*report, "--compare", "fedavg", "drag", "--metric", "class_accuracy"]) == 2
     assert "metric class_accuracy: not one number" in capsys.readouterr().err
