@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -142,6 +143,26 @@ def test_everything(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     shown = capsys.readouterr().out
     assert all(kind in shown for kind in KINDS)
     assert all(about.split(";")[0] in shown for about in DATASETS.values())
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every name with its description and settings; a setting without a default is required."""
+    assert main(["list", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert tuple(values) == KINDS
+    for kind in KINDS:
+        assert [entry["name"] for entry in values[kind]] == [row[0] for row in parts_table.list_rows(kind)]
+        assert all(entry["description"] for entry in values[kind])
+    drag = next(entry for entry in values["algorithms"] if entry["name"] == "drag")
+    c = next(setting for setting in drag["settings"] if setting["name"] == "c")
+    assert (drag["aggregate"], c["default"], c["required"]) == ("drag", PARTS["aggregate"]["drag"]().c, False)
+    q = next(entry for entry in values["partitions"] if entry["name"] == "label_mod")["settings"][0]
+    assert (q["name"], q["required"], q["default"]) == ("q", True, None)
+
+
+def test_json_of_one_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "datasets", "--json"]) == 0
+    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)["datasets"]] == list(DATASETS)
 
 
 def test_without_torch(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -174,6 +175,47 @@ def test_interrupted_and_continued(tmp_path: Path, capsys: Capture, monkeypatch:
         whole = dragfl.run(dragfl.load(tables), tmp_path / "whole" / name)
         assert kept_bytes(out / name) == kept_bytes(whole.path)
     assert [row.seeds for row in report.summarize_runs(out)] == [(0, 1), (0, 1)]
+
+
+class TestJson:
+    @pytest.mark.usefixtures("no_figures")
+    def test_only_json_on_standard_output(self, capsys: Capture) -> None:
+        words = ["sweep", "grid.toml", "algorithm.name=fedavg,drag", "seed=0,1", "--json"]
+        assert main(words) == 0
+        out, err = capsys.readouterr()
+        values = json.loads(out)
+        assert err == "" and out.count("\n") == 1
+        assert values["runs"] == [f"sweeps/grid/{name}-seed{seed}" for name in ("fedavg", "drag") for seed in (0, 1)]
+        assert {row["algorithm"]: row["seeds"] for row in values["rows"]} == {"fedavg": [0, 1], "drag": [0, 1]}
+        accuracies = [(dragfl.load_run(path).result or {})["accuracy"] for path in values["runs"][:2]]
+        fedavg = next(row for row in values["rows"] if row["algorithm"] == "fedavg")
+        assert fedavg["final_accuracy_mean"] == pytest.approx(sum(accuracies) / 2)
+        assert values["tuning"] is None and values["damaged"] == [] and values["warnings"] == []
+
+    @pytest.mark.usefixtures("no_figures")
+    def test_tuned_values(self, capsys: Capture) -> None:
+        words = ["sweep", "grid.toml", "seed=0", "--tune", "clients.lr=0.05,0.1", "--json", "rounds=2", "--dry-run"]
+        assert main(words) == 0
+        plan = json.loads(capsys.readouterr().out)
+        assert (len(plan["runs"]), plan["final_runs"]) == (6, 1)
+        assert main(words[:-1]) == 0
+        values = json.loads(capsys.readouterr().out)
+        (part,) = values["tuning"]["tuned"]
+        assert part["selected"]["clients.lr"] in (0.05, 0.1) and len(part["candidates"]) == 2
+        assert values["files"]["tuning"] == "sweeps/grid/tuning.json"
+        assert [path.split("/")[2] for path in values["runs"]] == ["final"]
+        assert "edge of its grid" in values["warnings"][0]
+
+    @pytest.mark.usefixtures("no_figures")
+    def test_a_damaged_log_is_listed(self, capsys: Capture) -> None:
+        main(["sweep", "grid.toml", "seed=0,1", "--quiet"])
+        Path("sweeps/grid/seed1/clients.jsonl").write_text("torn\n")
+        assert main(["sweep", "grid.toml", "seed=0,1", "--json"]) == 0
+        values = json.loads(capsys.readouterr().out)
+        assert [row["seeds"] for row in values["rows"]] == [[0]]
+        assert [run["path"] for run in values["damaged"]] == ["sweeps/grid/seed1"]
+        assert main(["sweep", "grid.toml", "seed=0,1"]) == 0
+        assert "damaged, left out: sweeps/grid/seed1/clients.jsonl: cannot be read" in capsys.readouterr().out
 
 
 class TestReport:

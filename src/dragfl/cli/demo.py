@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet:
         console = Console()
         for prefix, title in TITLES.items():
-            table = report.rich_table(report.summarize_runs(sorted(folder.glob(f"{prefix}-*"))))
+            table = report.rich_table(report.summarize_runs(sorted(folder.glob(f"{prefix}-*"))), console.width)
             table.title, table.title_justify, table.caption = title, "left", None
             console.print(table)
         console.print(

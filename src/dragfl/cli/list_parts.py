@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +21,21 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     about = "list algorithms, attacks, datasets and other names for a spec"
     command = commands.add_parser("list", help=about, description=about.capitalize() + ".")
     command.add_argument("kind", nargs="?", choices=KINDS, help="default: all")
+    command.add_argument("--json", action="store_true", help="print one JSON object: descriptions, settings, defaults")
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from dragfl.cli.parts_table import list_rows
+    from dragfl.cli.parts_table import list_rows, list_values
 
+    kinds = [args.kind] if args.kind else KINDS
+    if args.json:
+        print(json.dumps({kind: list_values(kind) for kind in kinds}, allow_nan=False))
+        return 0
     console = Console(highlight=False)
-    for kind in [args.kind] if args.kind else KINDS:
+    for kind in kinds:
         if kind == "algorithms":
             print_algorithms(console)
         else:

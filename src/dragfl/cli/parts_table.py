@@ -19,6 +19,7 @@ from dragfl.cli.costs import Cost, cost_of
 from dragfl.data import DATASETS
 from dragfl.data.partitions import PARTITIONS
 from dragfl.models import MODELS
+from dragfl.report.export import plain
 
 REGISTRIES: dict[str, Mapping[str, Any]] = {
     "corrections": PARTS["correction"],
@@ -41,22 +42,38 @@ def list_rows(kind: str) -> list[tuple[str, str, str]]:
         ]
     if kind == "datasets":
         return [(name, about, "") for name, about in DATASETS.items()]
-    return [(name, _first_line(part), ", ".join(_settings_of(part))) for name, part in REGISTRIES[kind].items()]
+    return [
+        (name, _first_line(part), ", ".join(map(str, _settings_of(part)))) for name, part in REGISTRIES[kind].items()
+    ]
+
+
+def list_values(kind: str) -> list[dict[str, Any]]:
+    """Everything of this kind as plain values, for JSON: name, description, and settings with their defaults."""
+    if kind == "algorithms":
+        return [row.values() for row in describe_algorithms()]
+    if kind == "datasets":
+        return [{"name": name, "description": about, "settings": []} for name, about in DATASETS.items()]
+    return [
+        {"name": name, "description": _first_line(part), "settings": [s.values() for s in _settings_of(part)]}
+        for name, part in REGISTRIES[kind].items()
+    ]
 
 
 def _first_line(part: Any) -> str:
     return (part.__doc__ or "").strip().partition("\n")[0]
 
 
-def _settings_of(part: Any) -> list[str]:
-    """`name (default)` of every setting of a class or function."""
+def _settings_of(part: Any) -> list[SettingRow]:
+    """Every setting of a class, or of a function that has a default."""
     if dataclasses.is_dataclass(part):
-        return [
-            f.name if f.default is dataclasses.MISSING else f"{f.name} ({f.default})" for f in dataclasses.fields(part)
-        ]
-    return [
-        f"{name} ({p.default})" for name, p in inspect.signature(part).parameters.items() if p.default is not p.empty
-    ]
+        return [SettingRow(f.name, _default(f), symbols(part).get(f.name, "")) for f in dataclasses.fields(part)]
+    parameters = inspect.signature(part).parameters.items()
+    return [SettingRow(name, p.default, "") for name, p in parameters if p.default is not p.empty]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    factory = field.default_factory
+    return field.default if factory is dataclasses.MISSING else factory()
 
 
 @dataclass(frozen=True)
@@ -64,8 +81,22 @@ class SettingRow:
     """One setting of an algorithm, with its meaning or its symbol in the paper."""
 
     name: str
-    default: Any
+    default: Any  # MISSING: it must be given
     symbol: str
+
+    def __str__(self) -> str:
+        return self.name if self.default is dataclasses.MISSING else f"{self.name} ({self.default})"
+
+    def values(self) -> dict[str, Any]:
+        """Plain values; a setting without a default is required."""
+        required = self.default is dataclasses.MISSING
+        meaning = {"meaning": self.symbol} if self.symbol else {}
+        return {
+            "name": self.name,
+            "required": required,
+            "default": None if required else plain(self.default),
+            **meaning,
+        }
 
 
 @dataclass(frozen=True)
@@ -77,6 +108,25 @@ class AlgorithmRow:
     parts: str
     settings: list[SettingRow]
     cost: Cost
+
+    def values(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        correction, aggregate, server = self.parts.split(" x ")
+        return {
+            "name": self.name,
+            "description": self.parts,
+            "paper": self.paper,
+            "correction": correction,
+            "aggregate": aggregate,
+            "server": server,
+            "settings": [setting.values() for setting in self.settings],
+            "vectors_down": self.cost.down,
+            "vectors_up": self.cost.up,
+            "client_state": list(self.cost.client),
+            "server_state": list(self.cost.server),
+            "root_data": self.cost.root,
+            "streams": self.cost.streams,
+        }
 
     @property
     def short_parts(self) -> list[str]:

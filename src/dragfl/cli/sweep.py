@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from dragfl.cli.options import add_sweep_options, number_of_jobs
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dragfl.runs.directory import Run
     from dragfl.runs.tuning import Score
     from dragfl.runs.tuning_plan import Tuned
 
@@ -42,6 +44,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="validation_accuracy (default), validation_loss, or rounds (to the target, on the validation split)",
     )
     add_sweep_options(command, default_out="sweeps/NAME")
+    command.add_argument(
+        "--json",
+        action="store_true",
+        help="print the summary, the tuned values and paths as one JSON object, nothing else",
+    )
     command.set_defaults(run=run)
 
 
@@ -59,22 +66,15 @@ def run(args: argparse.Namespace) -> int:
     tuning = plan_tuning(args.experiment, grid, tune, out, best_by=args.best_by) if tune else []
     planned = [p for part in tuning for p in part.planned] or plan_sweep(args.experiment, grid, out)
     if args.dry_run:
-        for p in planned:
-            print(p.folder)
-        if tuning:
-            print(f"and {len(tuning) * len(final_seeds(tables, grid))} final runs with the selected values")
+        _print_plan([str(p.folder) for p in planned], len(tuning) * len(final_seeds(tables, grid)), as_json=args.json)
         return 0
 
-    from rich.console import Console
-
-    from dragfl import report
     from dragfl.cli.interrupt import catch_interrupts
-    from dragfl.cli.output import print_report
     from dragfl.cli.progress import SweepProgress
     from dragfl.runs.sweep import run_planned, run_tuned
 
     jobs = number_of_jobs(args, len(planned))
-    progress = SweepProgress(planned, jobs, quiet=args.quiet)
+    progress = SweepProgress(planned, jobs, quiet=args.quiet or args.json)
     tuned: list[Tuned] = []
     with catch_interrupts() as should_stop, progress.bar:
         callbacks = progress.callbacks(should_stop)
@@ -92,15 +92,57 @@ def run(args: argparse.Namespace) -> int:
             )
         else:
             runs = run_planned(planned, callbacks, jobs=jobs, log=args.log)
-    console = Console()
+    return _print_json(args, out, tuned, runs) if args.json else _print_results(args, out, tuned, runs)
+
+
+def _print_plan(folders: list[str], final: int, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"runs": folders, "final_runs": final}))
+        return
+    print("\n".join(folders))
+    if final:
+        print(f"and {final} final runs with the selected values")
+
+
+def _print_results(args: argparse.Namespace, out: Path, tuned: Sequence[Tuned], runs: list[Run]) -> int:
+    """The scores of tuning, the table of the runs, and the path of the report."""
+    from rich.console import Console
+
+    from dragfl import report
+    from dragfl.cli.output import print_report
+    from dragfl.cli.report import print_summary
+
     for part in tuned:
         if not args.quiet:
-            _print_scores(console, part, args.best_by)
+            _print_scores(Console(), part, args.best_by)
         for message in part.warnings:
             print(f"warning: {message}")
+    summary = report.read_summary(runs)
     if not args.quiet:
-        console.print(report.rich_table(report.summarize_runs(runs)))
-    return print_report(lambda: report.write_report(runs, out), quiet=args.quiet)
+        print_summary(summary)
+    return print_report(lambda: report.write_report(summary, out), quiet=args.quiet)
+
+
+def _print_json(args: argparse.Namespace, out: Path, tuned: Sequence[Tuned], runs: list[Run]) -> int:
+    """One JSON object: the rows of the table, the tuned values, and the paths of runs and files."""
+    from dragfl import report
+    from dragfl.report.export import plain
+    from dragfl.report.figures.files import missing_packages
+    from dragfl.runs.tuning_plan import TABLE
+
+    summary = report.read_summary(runs)
+    files = {"tuning": str(out / TABLE)} if tuned else {}
+    if not missing_packages("matplotlib", "jinja2"):
+        files["report"] = str(report.write_report(summary, out))
+    values = summary.values() | {
+        "out": str(out),
+        "runs": [str(run.path) for run in runs],
+        "tuning": {"best_by": args.best_by, "tuned": [part.table() for part in tuned]} if tuned else None,
+        "warnings": [message for part in tuned for message in part.warnings],
+        "files": files,
+    }
+    print(json.dumps(plain(values), allow_nan=False))
+    return 0
 
 
 def _print_scores(console: Console, tuned: Tuned, best_by: str) -> None:

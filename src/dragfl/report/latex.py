@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ from dragfl.report.tables import Row, split_by_problem
 HEAD = r"""%% needs \usepackage{booktabs}
 \begin{table}
   \centering
+  \small
+  \setlength{\tabcolsep}{3pt}
   \caption{%s}
   \label{tab:results}
   \medskip
   \begin{tabular}{l%s}
     \toprule
-    %s \\
-"""
+%s"""
 VARIANCE = "client_accuracy_variance"
 UNFINISHED = "(unfinished)"  # in a text before it is escaped
 FOOT = "    \\bottomrule\n  \\end{tabular}\n\\end{table}\n"
@@ -35,21 +37,43 @@ class Cell:
     value: float | None = None
 
 
-def _columns(rows: Sequence[Row]) -> list[tuple[str, list[Cell], bool]]:
-    """(heading, cells, whether the lowest value is best) of every column after the label."""
+@dataclass(frozen=True)
+class Column:
+    """A column after the labels; columns of one group have a common heading."""
+
+    group: str
+    heading: str
+    cells: list[Cell]
+    low_is_best: bool = False
+
+
+def _columns(rows: Sequence[Row]) -> list[Column]:
     found = []
     for target, on in dict.fromkeys((row.target, row.target_on) for row in rows if row.target is not None):
         data = "" if on == "test" else f" ({on} data)"
         cells = [_rounds(row) if (row.target, row.target_on) == (target, on) else Cell("---") for row in rows]
-        found.append((f"Rounds to {100 * (target or 0):g} %{data}", cells, True))
-    found.append(("Final accuracy (%)", [_percent(row, row.final_accuracy) for row in rows], False))
-    found.append(("Best accuracy (%)", [_percent(row, row.best_accuracy) for row in rows], False))
-    for key, heading in (("client_accuracy_mean", "Clients (%)"), ("client_accuracy_worst_decile", "Worst 10 % (%)")):
+        found.append(Column("Rounds", f"to {100 * (target or 0):g} %{data}", cells, low_is_best=True))
+    for heading, name in (("Final", "final_accuracy"), ("Best", "best_accuracy")):
+        found.append(Column("Test accuracy (%)", heading, [_percent(row, getattr(row, name)) for row in rows]))
+    clients = "Accuracy of clients (%)"
+    for heading, key in (("Mean", "client_accuracy_mean"), ("Worst 10 %", "client_accuracy_worst_decile")):
         if any(key in row.clients for row in rows):
-            found.append((heading, [_percent(row, row.clients.get(key)) for row in rows], False))
+            found.append(Column(clients, heading, [_percent(row, row.clients.get(key)) for row in rows]))
     if any(VARIANCE in row.clients for row in rows):
-        found.append(("Variance", [_variance(row) for row in rows], True))
+        found.append(Column(clients, "Variance", list(map(_variance, rows)), low_is_best=True))
     return found
+
+
+def _head(columns: Sequence[Column]) -> str:
+    """Two lines: the groups, then the columns."""
+    first, rules, place = "    ", "", 2
+    for group, members in itertools.groupby(columns, key=lambda column: column.group):
+        size = len(list(members))
+        first += f" & \\multicolumn{{{size}}}{{c}}{{{escape(group)}}}"
+        rules += f" \\cmidrule(lr){{{place}-{place + size - 1}}}"
+        place += size
+    second = " & ".join(["Algorithm", *(escape(column.heading) for column in columns)])
+    return f"{first} \\\\\n   {rules}\n    {second} \\\\\n"
 
 
 def _rounds(row: Row) -> Cell:
@@ -81,35 +105,37 @@ def _percent(row: Row, value: MeanStd | None) -> Cell:
     if value is None:
         return Cell("---")
     shown = round(100 * value.mean, 1)  # equal numbers on paper are equal
-    return Cell(escape(value.format_percent()), None if row.all_unfinished else shown)
+    return Cell(escape(value.format_percent()).replace(" $\\pm$ ", r"\,$\pm$\,"), None if row.all_unfinished else shown)
 
 
 def _variance(row: Row) -> Cell:
+    """Of accuracies in percent."""
     value = row.clients.get(VARIANCE)
-    return Cell("---") if value is None else Cell(f"{value.mean:.4f}", round(value.mean, 4))
+    shown = None if value is None or row.all_diverged else round(1e4 * value.mean, 1)
+    return Cell("---" if shown is None else f"{shown:.1f}", None if row.all_unfinished else shown)
 
 
-def _bold_best(cells: Sequence[Cell], low_is_best: bool) -> list[str]:
+def _bold_best(column: Column) -> list[str]:
     """The texts, with the best value and all that are equal to it in bold; nothing among fewer than two rows."""
-    known = [cell.value for cell in cells if cell.value is not None]
-    best = (min if low_is_best else max)(known, default=None) if len(cells) > 1 else None
-    return [f"\\textbf{{{cell.text}}}" if best is not None and cell.value == best else cell.text for cell in cells]
+    known = [cell.value for cell in column.cells if cell.value is not None]
+    best = (min if column.low_is_best else max)(known, default=None) if len(column.cells) > 1 else None
+    return [f"\\textbf{{{c.text}}}" if best is not None and c.value == best else c.text for c in column.cells]
 
 
 def latex_text(rows: Sequence[Row]) -> str:
     """The table environment; rows of different datasets, partitions or attacks are compared in separate blocks."""
-    headings = [heading for heading, _, _ in _columns(rows)]
-    parts = split_by_problem(rows)
-    text = HEAD % (_caption(rows), "r" * len(headings), " & ".join(["Algorithm", *map(escape, headings)]))
-    for title, part in parts:
+    columns = _columns(rows)
+    text = HEAD % (_caption(rows), "r" * len(columns), _head(columns))
+    for title, part in split_by_problem(rows):
         text += "    \\midrule\n"
         if title:
-            text += f"    \\multicolumn{{{1 + len(headings)}}}{{l}}{{\\emph{{{escape(title)}}}}} \\\\\n"
-        by_name = {heading: _bold_best(cells, low) for heading, cells, low in _columns(part)}
+            text += f"    \\multicolumn{{{1 + len(columns)}}}{{l}}{{\\emph{{{escape(title)}}}}} \\\\\n"
+        nothing = ["---"] * len(part)
+        cells = {(column.group, column.heading): _bold_best(column) for column in _columns(part)}
         for i, row in enumerate(part):
-            mark = r"$^\dagger$" if row.unfinished else ""
-            cells = [by_name[heading][i] if heading in by_name else "---" for heading in headings]
-            text += "    " + " & ".join([escape(row.label) + mark, *cells]) + " \\\\\n"
+            label = escape(row.label) + (r"$^\dagger$" if row.unfinished else "")
+            shown = [cells.get((column.group, column.heading), nothing)[i] for column in columns]
+            text += "    " + " & ".join([label, *shown]) + " \\\\\n"
     return text + FOOT
 
 
@@ -128,7 +154,7 @@ def _caption(rows: Sequence[Row]) -> str:
         "> N: not reached in N rounds.": any(row.rounds_to_target.censored for row in rows),
         "A diverged run counts as chance level.": any(row.diverged for row in rows),
         f"{UNFINISHED}: some runs have not finished.": any(row.unfinished for row in rows),
-        "Clients: accuracy on each client's own label distribution, its mean, lowest decile and variance.": any(
+        "Clients: each on its own label distribution; mean over seeds of mean, lowest decile and variance.": any(
             row.clients for row in rows
         ),
         "The best of each column is bold.": True,

@@ -45,7 +45,7 @@ CLIENT_METRICS = {
 }
 CLASS_METRIC = "class_accuracy"
 COLUMNS = (  # in this order; a name stands for all columns that begin with it
-    "run", "seed", "rounds to", "best accuracy", "final accuracy", "final 95 % interval", "client",
+    "run", "seed", "rounds to", "best accuracy", "final accuracy", "final 95 % interval", *CLIENT_METRICS.values(),
     "bytes up", "bytes down", "bytes to", "seconds to", "rounds",
 )  # fmt: skip
 
@@ -237,11 +237,11 @@ def format_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """(column names, lines of cells), with columns for each target accuracy among the rows."""
     cells = [row.cells() for row in rows]
 
-    def order(name: str) -> tuple[int, bool, str]:
+    def order(name: str) -> tuple[int, str]:
         place = max((i for i, begin in enumerate(COLUMNS) if name.startswith(begin)), key=lambda i: len(COLUMNS[i]))
-        return place, name.startswith("client"), ""
+        return place, name
 
-    columns = sorted(sorted({name for row in cells for name in row}), key=order)
+    columns = sorted({name for row in cells for name in row}, key=order)
     return columns, [[row.get(name, NOT_SET) for name in columns] for row in cells]
 
 

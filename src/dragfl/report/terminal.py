@@ -18,7 +18,7 @@ WIDE = 30  # letters of a label for which other columns are left out; a longer o
 CELL = 16  # letters of a cell before it is broken into lines
 TEXT = ("run", "seed")
 FIRST = ("run", "seed", "rounds to", "final accuracy", "best accuracy")  # never left out
-THEN = ("rounds", "client", "final 95 %", "bytes up", "bytes down", "seconds to", "bytes to")  # in this order
+THEN = ("rounds", "final 95 %", "client", "bytes up", "bytes down", "seconds to", "bytes to")  # in this order
 
 
 def rich_tables(rows: Sequence[Row], width: int | None = None) -> list[Table]:
