@@ -27,6 +27,10 @@ class PartError(DragflError):
     exit_code = 2
 
 
+class NotFinite(PartError):
+    """A part of the user's own returned a NaN or an infinity."""
+
+
 class DataError(DragflError):
     """Data are missing, damaged or do not fit the experiment."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dragfl.errors import DragflError, PartError, SpecError, nearest
+from dragfl.errors import DragflError, NotFinite, PartError, SpecError, nearest
 from dragfl.lazy import Tensor, torch
 
 PLAIN = (bool, int, float, str, list, tuple, dict)  # values that a spec can hold
@@ -142,4 +142,4 @@ def check_finite(what: str, value: Tensor) -> None:
     if bool(torch.isfinite(value.sum())) or bool((finite := torch.isfinite(value)).all()):
         return
     bad = int((~finite).sum())
-    raise PartError(f"{what} is not finite: {bad} of {value.numel()} numbers are NaN or infinite; check its arithmetic")
+    raise NotFinite(f"{what} is not finite: {bad} of {value.numel()} numbers are NaN or infinite; check its arithmetic")

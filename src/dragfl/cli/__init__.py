@@ -19,13 +19,13 @@ RESUMABLE = ("run", "resume", "sweep", "arena", "reproduce", "demo")
 
 
 def parser() -> argparse.ArgumentParser:
-    from dragfl.cli import arena, data, demo, doctor, list_parts, migrate, report, reproduce, resume, run, sweep
+    from dragfl.cli import arena, check, data, demo, doctor, list_parts, migrate, report, reproduce, resume, run, sweep
 
     as_written = argparse.RawDescriptionHelpFormatter  # keeps the line breaks of the epilog
     top = argparse.ArgumentParser(prog="dragfl", description=DESCRIPTION, epilog=EPILOG, formatter_class=as_written)
     top.add_argument("-V", "--version", action="version", version=f"dragfl {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, run, sweep, arena, reproduce, resume, report, data, list_parts, migrate, doctor):
+    for command in (demo, run, sweep, arena, reproduce, resume, report, data, list_parts, check, migrate, doctor):
         command.add(commands)
     return top
 

@@ -80,7 +80,7 @@ def check_named_settings(tables: Mapping[str, Any]) -> None:
                 if kind == "algorithm":
                     _own_algorithm(name, dict(table)) if ":" in name else expand(named)
                 else:
-                    _build_attack(named)
+                    build_attack(named)
             except SpecError as error:
                 raise SpecError(str(error).replace(f"{kind}.", f"{kind}s.{name}.", 1)) from None
 
@@ -93,11 +93,11 @@ def make_algorithm(tables: Mapping[str, Any]) -> Algorithm:
     if own and not PARTS.keys() <= table.keys():  # with all parts spelled out the name is only a label
         return _own_algorithm(name, {k: v for k, v in table.items() if k != "name"})
     expanded = expand(table)
-    parts = {part: _make_part(part, expanded[part]) for part in PARTS}
+    parts = {part: make_part(part, expanded[part]) for part in PARTS}
     return Algorithm(**parts, name=expanded["name"])
 
 
-def _make_part(part: str, given: Any, where: str = "") -> Any:
+def make_part(part: str, given: Any, where: str = "") -> Any:
     """A correction, aggregate or server step; the names in a chain become the parts they stand for."""
     where = where or f"algorithm.{part}"
     if isinstance(given, Mapping) and given.get("name") == "chain" and "chain" in given:
@@ -123,7 +123,7 @@ def _own_algorithm(own: Any, settings: dict[str, Any]) -> Algorithm:
         parts = {part: settings.pop(part) for part in PARTS if part in settings}
         if kind in parts:
             raise SpecError(f"algorithm.{kind}: {own} is the {kind} already; remove one of the two")
-        made = _make_part(kind, {"name": own, **settings} if callable(found) else found, where="algorithm")
+        made = make_part(kind, {"name": own, **settings} if callable(found) else found, where="algorithm")
         if settings and not callable(found):
             raise SpecError(f"{where}: {own} is an object, so it takes no settings; got {settings!r}")
         name = own if isinstance(own, str) else str(describe_part(made, PARTS[kind])["name"])
@@ -140,7 +140,7 @@ def _own_algorithm(own: Any, settings: dict[str, Any]) -> Algorithm:
     if not isinstance(found, Algorithm):
         raise SpecError(f"{where}: {own} is a {type(found).__name__}; it must be a dragfl.Algorithm or return one")
     for part in PARTS:
-        _make_part(part, getattr(found, part))
+        make_part(part, getattr(found, part))
     return found
 
 
@@ -178,7 +178,7 @@ def make_attack(tables: Mapping[str, Any]) -> tuple[Attack[Any] | None, Attacker
     elif name is not None and not isinstance(name, str) and not callable(name):
         for key in settings.keys() - {"name"}:
             raise SpecError(f"attack.{key}: the attack is an object that has its settings already; remove {key}")
-    attack = _build_attack(settings if name is None or isinstance(name, str) or callable(name) else name)
+    attack = build_attack(settings if name is None or isinstance(name, str) or callable(name) else name)
     if attackers.forge_extras is None:
         attackers = dataclasses.replace(attackers, forge_extras=attack.knowledge in ("colluding", "omniscient"))
     elif attackers.forge_extras and attack.knowledge == "white_box":
@@ -186,7 +186,8 @@ def make_attack(tables: Mapping[str, Any]) -> tuple[Attack[Any] | None, Attacker
     return attack, attackers
 
 
-def _build_attack(given: Any) -> Any:
+def build_attack(given: Any) -> Any:
+    """The attack of a name, a table of a name and settings, a function or an object."""
     return check_words("attack", build("attack", given, ATTACKS, ATTACK_METHODS, wrap=function_attack), "attack")
 
 

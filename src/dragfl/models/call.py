@@ -16,17 +16,28 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dragfl.errors import SpecError
 from dragfl.own_code import name_of, named_errors, parameters_of
 
+MODEL_INPUTS: dict[str, Callable[[tuple[int, ...], int], Any]] = {
+    "shape": lambda shape, classes: shape,
+    "input_shape": lambda shape, classes: shape,
+    "in_features": lambda shape, classes: math.prod(shape),
+    "in_channels": lambda shape, classes: shape[0],
+    "classes": lambda shape, classes: classes,
+    "num_classes": lambda shape, classes: classes,
+    "n_classes": lambda shape, classes: classes,
+    "out_features": lambda shape, classes: classes,
+}
+
 
 def call_model(make: Any, shape: tuple[int, ...], classes: int, settings: Mapping[str, Any]) -> Any:
     """What `make` returns for inputs of this shape. An error in its body is its own, never one of the call."""
     parameters = parameters_of("model.name", make)
-    by_name = {name: value for name, value in _data(shape, classes).items() if name in parameters}
+    by_name = {name: value(shape, classes) for name, value in MODEL_INPUTS.items() if name in parameters}
     by_place = ((shape, classes), dict(settings))
     calls = [((), by_name | dict(settings)), by_place]
     if any(p.kind == p.VAR_POSITIONAL for p in parameters.values()):
@@ -41,11 +52,5 @@ def call_model(make: Any, shape: tuple[int, ...], classes: int, settings: Mappin
             continue
         with named_errors(f"model {name_of(make)}"):
             return make(*positional, **named)
-    advice = f"name its parameters among {', '.join(_data(shape, classes))}, and set the others in [model]"
+    advice = f"name its parameters among {', '.join(MODEL_INPUTS)}, and set the others in [model]"
     raise SpecError(f"model: {name_of(make)} cannot be called; tried {'; '.join(dict.fromkeys(tried))}; {advice}")
-
-
-def _data(shape: tuple[int, ...], classes: int) -> dict[str, Any]:
-    """The value of each parameter name that describes the data."""
-    inputs = {"shape": shape, "input_shape": shape, "in_features": math.prod(shape), "in_channels": shape[0]}
-    return inputs | dict.fromkeys(("classes", "num_classes", "n_classes", "out_features"), classes)

@@ -4,21 +4,29 @@
     check_aggregate(MyRule(strength=0.5))
 
 A violation raises `BrokenContract`, an AssertionError with the property, the values seen and the contract. The
-properties are the keys of `AGGREGATE`, `CORRECTION` and `ATTACK`; `skip={"extremes"}` skips one by name. No test
-framework is needed.
+properties are the keys of `AGGREGATE`, `CORRECTION`, `SERVER_STEP` and `ATTACK`; `skip={"extremes"}` skips one by name.
+`check(part)` returns what holds and what does not, for any kind of part, as `dragfl check` prints it. No test framework
+is needed.
 """
 
 from dragfl.testing.aggregate import AGGREGATE, check_aggregate
 from dragfl.testing.attack import ATTACK, check_attack
 from dragfl.testing.checker import BrokenContract
 from dragfl.testing.correction import CORRECTION, check_correction
+from dragfl.testing.findings import Finding
+from dragfl.testing.parts import check
+from dragfl.testing.server_step import SERVER_STEP, check_server_step
 
 __all__ = [
     "AGGREGATE",
     "ATTACK",
     "CORRECTION",
+    "SERVER_STEP",
     "BrokenContract",
+    "Finding",
+    "check",
     "check_aggregate",
     "check_attack",
     "check_correction",
+    "check_server_step",
 ]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragfl.errors import Infeasible
+from dragfl.errors import Infeasible, NotFinite, PartError
 from dragfl.rng import rng
 from dragfl.testing.checker import COHORT, COMMON, Checker, federation_info, make_updates
 from dragfl.testing.compare import differences, different_bits, is_frozen_dataclass
@@ -114,6 +114,11 @@ def _fold(checker: Checker, plan: Any, block: Updates, case: str, finite: str) -
         if k >= checker.info.per_round:
             checker.fail_call("fold", case, error)
         raise
+    except NotFinite as error:
+        checker.fail(finite, f"{error} ({case})", error)
+        raise Infeasible(str(error)) from error
+    except PartError as error:
+        checker.fail_call("fold", case, error)
     if partial.count != k:
         checker.fail("partial", f"count is {partial.count} for {k} updates ({case})")
     for name, column in partial.per_client.items():

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
+from dragfl.errors import PartError
 from dragfl.testing.checker import COHORT, COMMON, Checker, federation_info, make_updates
 from dragfl.testing.compare import different_bits
 from dragfl.types import Attack, Knowledge, RoundContext, State, Updates, View
@@ -98,7 +99,10 @@ def _attacked_round(
 
 
 def _craft(checker: Checker, state: State, view: View, context: RoundContext, case: str) -> tuple[Updates, State]:
-    sent, after = checker.call_tuple(2, "craft", case, checker.rebuild_state(state), view, context)
+    try:
+        sent, after = checker.call_tuple(2, "craft", case, checker.rebuild_state(state), view, context)
+    except PartError as error:  # what a function returned
+        checker.fail_call("craft", case, error)
     if not isinstance(sent, Updates):
         checker.fail_call("craft", case, TypeError(f"it returned a {type(sent).__name__}, not Updates"))
     clean = view.own
