@@ -82,6 +82,8 @@ def find_old_keys(tables: Mapping[str, Any]) -> list[Change]:
         for owner, key in itertools.product(owners, table):
             # In 0.1 a `fraction` of poisoned samples always came with `share` or `attackers`, the number of attackers.
             today = path == ("attack",) and key == "fraction" and not table.keys() & {"share", "attackers"}
+            # 0.1 wrote no `forge_extras`: here `share` is a setting of the user's own attack.
+            today |= path == ("attack",) and ":" in str(table.get("name")) and "forge_extras" in table
             if key in OLD_KEYS.get(owner, {}) and not today:
                 found.append(Change((*path, key), OLD_KEYS[owner][key]))
             if key == REMOVED_KEYS.get(owner):
