@@ -29,15 +29,16 @@ def write_page(summary: Summary, out: Path, *, title: str | None = None) -> Path
     check_folder(out)
     groups, rows = summary.groups, summary.rows
     columns, _ = format_rows(rows)
-    costs = [name for name in columns if name.startswith(COSTS)]
+    clients, costs = ([name for name in columns if name.startswith(begin)] for begin in ("client", COSTS))
     common, differing = compare_settings(groups)
     return write_template(
         out / "report.html",
         "page.html.j2",
         title=title or _title(groups),
         facts=_facts(groups, rows, len(summary.damaged)),
-        summary=_table(rows, [name for name in columns if name not in costs]),
+        summary=_table(rows, [name for name in columns if name not in (*clients, *costs)]),
         costs=_table(rows, ["run", *costs]),
+        clients=_table(rows, ["run", *clients]) if clients else None,
         classes=_class_table(rows),
         comparisons=[comparison.lines() for comparison in summary.comparisons],
         damaged=summary.damaged,
