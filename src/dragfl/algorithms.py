@@ -15,7 +15,7 @@ from dragfl.aggregates.function import function_rule
 from dragfl.aggregates.robust import PREAGGREGATORS, Chain
 from dragfl.corrections import CORRECTIONS
 from dragfl.errors import SpecError, nearest
-from dragfl.own_code import import_object, is_function, name_of
+from dragfl.own_code import import_object, is_function, name_of, spec_name
 from dragfl.server_steps import SERVER_STEPS
 from dragfl.types import Algorithm
 
@@ -121,9 +121,10 @@ def describe_chain(rule: Chain) -> dict[str, Any]:
     for part in rule.chain:
         if hasattr(part, "described"):  # made of a function
             name, given = part.described()
+            name = spec_name(part.function, name)
             parts.append({"name": name, **given} if given else name)
             continue
-        name = names.get(type(part), f"{type(part).__module__}:{type(part).__qualname__}")
+        name = names.get(type(part)) or spec_name(type(part))
         given = {f.name: getattr(part, f.name) for f in fields(part) if getattr(part, f.name) not in (None, f.default)}
         parts.append({"name": name, **given} if given else name)
     return {"name": "chain", "chain": parts, **({} if rule.f is None else {"f": rule.f})}

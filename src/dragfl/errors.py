@@ -70,6 +70,10 @@ class RunsFailed(DragflError):
         super().__init__(f"{command}: {len(failures)} of {total} runs failed, the others have finished:{listed}")
 
 
+class DragflWarning(UserWarning):
+    """A result that may not be what it seems; the command line prints it as `warning: ...`."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the closest known name, else the list of known names."""
     names = sorted(known)

@@ -17,10 +17,18 @@ from dragfl.errors import DragflError, NotFinite, PartError, SpecError, nearest
 from dragfl.lazy import Tensor, torch
 
 PLAIN = (bool, int, float, str, list, tuple, dict)  # values that a spec can hold
+OBJECT = "object:"  # before the name of a Python object that a spec cannot name
+_imported: dict[int, tuple[str, Any]] = {}  # id -> (name, object): what a spec has named, which may be an instance
 
 
 def import_object(where: str, target: str) -> Any:
     """Import `module:attr` from an installed module or the current folder."""
+    if target.startswith(OBJECT):
+        raise SpecError(
+            f"{where}: '{target}' marks a Python object that a spec cannot name, so this spec cannot be repeated "
+            "from its file; give the object again from Python, or define it at the top level of a module that can be "
+            "imported and write module:attr"
+        )
     module_name, _, attr = target.partition(":")
     here = str(Path.cwd())
     sys.path.insert(0, here)
@@ -39,9 +47,16 @@ def import_object(where: str, target: str) -> Any:
     finally:
         sys.path.remove(here)
     try:
-        return getattr(module, attr)
+        found = getattr(module, attr)
     except AttributeError:
+        if module_name == "__main__":
+            raise SpecError(
+                f"{where}: '{target}' is defined in a script or notebook that is not running here; run it from there, "
+                "or define it in a module that can be imported and write module:attr"
+            ) from None
         raise SpecError(f"{where}: module '{module_name}' has no '{attr}'{nearest(attr, vars(module))}") from None
+    _imported[id(found)] = (target, found)
+    return found
 
 
 def is_function(value: object) -> bool:
@@ -62,6 +77,16 @@ def name_of(part: object) -> str:
         return "+".join(str(getattr(link, "name", None) or name_of(link)) for link in links)
     kind: Any = part if hasattr(part, "__qualname__") else type(part)
     return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def spec_name(found: Any, known: str = "") -> str:
+    """The `module:attr` that gives this very object again, else `object:NAME`; `known`: where it was found."""
+    imported = _imported.get(id(found), ("", None))
+    names = [known, name_of(found) if hasattr(found, "__qualname__") else "", imported[0]]
+    for module, _, attr in (name.partition(":") for name in names if name):
+        if getattr(sys.modules.get(module), attr, None) is found:
+            return f"{module}:{attr}"
+    return f"{OBJECT}{name_of(found).rpartition(':')[2].rpartition('.')[2]}"
 
 
 def parameters_of(where: str, function: Any) -> dict[str, inspect.Parameter]:

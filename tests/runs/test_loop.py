@@ -37,7 +37,9 @@ def test_a_finished_run_is_not_repeated(experiment: Load, run: dragfl.Run) -> No
 
 def test_another_experiment_is_not_overwritten(experiment: Load, run: dragfl.Run) -> None:
     before = kept_bytes(run.path)
-    with pytest.raises(SpecError, match=r"holds a run of another experiment .*choose another --out"):
+    with pytest.raises(
+        SpecError, match=r"another experiment: algorithm\.aggregate\.c is 0\.5, there 0\.25; choose.*--fresh"
+    ):
         dragfl.run(experiment(algorithm={"name": "drag", "c": 0.5}), run.path)
     assert kept_bytes(run.path) == before
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
+from typing import Any
 
 from dragfl import __version__
-from dragfl.errors import DragflError
+from dragfl.errors import DragflError, DragflWarning
 
 DESCRIPTION = "Federated learning under non-IID data and attacks: DRAG, BR-DRAG, baselines."
 EPILOG = """\
@@ -40,7 +42,10 @@ def main(argv: list[str] | None = None) -> int:
             top.error(f"unrecognized arguments: {' '.join(word for word in rest if word not in words)}")
         args.words += words
     try:
-        code = int(args.run(args))
+        with warnings.catch_warnings():
+            warnings.simplefilter("once", DragflWarning)
+            warnings.showwarning = _print_warning
+            code = int(args.run(args))
         sys.stdout.flush()
         return code
     except DragflError as error:
@@ -54,3 +59,10 @@ def main(argv: list[str] | None = None) -> int:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit cannot fail
         return 5 if args.run.__module__.rpartition(".")[2] in RESUMABLE else 0
+
+
+def _print_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Print a warning of dragfl as one line, any other as Python does."""
+    own = issubclass(category, DragflWarning)
+    text = f"warning: {message}\n" if own else warnings.formatwarning(message, category, *where[:2])
+    sys.stderr.write(text)

@@ -87,7 +87,13 @@ def run(args: argparse.Namespace) -> int:
     with catch_interrupts() as should_stop, progress.bar:
         try:
             run_arena(
-                arena, progress.callbacks(should_stop), jobs=jobs, log=args.log, tuning=tuning, on_plan=progress.plan
+                arena,
+                progress.callbacks(should_stop),
+                jobs=jobs,
+                fresh=args.fresh,
+                log=args.log,
+                tuning=tuning,
+                on_plan=progress.plan,
             )
         except RunsFailed as error:
             failed = error

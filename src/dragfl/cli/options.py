@@ -36,6 +36,11 @@ def add_sweep_options(command: argparse.ArgumentParser, default_out: str) -> Non
     )
     command.add_argument("--dry-run", action="store_true", help="list the runs and exit")
     add_log_option(command)
+    command.add_argument(
+        "--fresh",
+        action="store_true",
+        help="start over the runs whose settings, data, weights or code are others now; the matching ones are kept",
+    )
     add_quiet_option(command)
 
 

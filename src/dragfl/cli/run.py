@@ -27,6 +27,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument("experiment", type=Path, help="a TOML file, or the spec.toml of an earlier run")
     command.add_argument("words", nargs="*", metavar="key=value", help="override a setting, e.g. clients.lr=0.05")
     command.add_argument("--out", type=Path, help="the run directory (default: runs/NAME)")
+    command.add_argument("--fresh", action="store_true", help="start over: replace the run in the directory")
     command.add_argument("--dry-run", action="store_true", help="print the resolved spec and exit")
     add_output_options(command)
     command.set_defaults(run=run)
@@ -43,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     import dragfl
 
     out = args.out or Path("runs") / experiment.name
-    if find_run(out) is None and not args.quiet and not args.json:
+    if (args.fresh or find_run(out) is None) and not args.quiet and not args.json:
         print_assumed_f(experiment)
-    start = partial(dragfl.run, experiment, out, log=args.log)
+    start = partial(dragfl.run, experiment, out, fresh=args.fresh, log=args.log)
     return run_with_progress(args, out, experiment.name, experiment.rounds, start)
 
 

@@ -87,11 +87,12 @@ def run(args: argparse.Namespace) -> int:
                 callbacks,
                 jobs=jobs,
                 best_by=args.best_by,
+                fresh=args.fresh,
                 on_plan=progress.plan,
                 log=args.log,
             )
         else:
-            runs = run_planned(planned, callbacks, jobs=jobs, log=args.log)
+            runs = run_planned(planned, callbacks, jobs=jobs, fresh=args.fresh, log=args.log)
     return _print_json(args, out, tuned, runs) if args.json else _print_results(args, out, tuned, runs)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from dragfl.config.registry import look_up
 from dragfl.errors import SpecError
-from dragfl.own_code import import_object, name_of
+from dragfl.own_code import spec_name
 from dragfl.training.augment import AUGMENTATIONS, Augment, Chain
 
 WHERE = "clients.augment"
@@ -28,8 +28,6 @@ def make_augment(given: Any) -> Augment | None:
 
 
 def _named(name: str) -> Augment:
-    if name.startswith("object:"):
-        raise SpecError(f"{WHERE}: {name} stands for a function that was given from Python; give it again")
     found = look_up(WHERE, name, {**AUGMENTATIONS, NONE: None})
     if found is None:
         raise SpecError(f"{WHERE}: '{NONE}' cannot be combined with others; remove it")
@@ -41,11 +39,4 @@ def _named(name: str) -> Augment:
 
 def describe_augment(given: Any) -> str:
     """The value as a spec writes it; a function that cannot be imported by name is `object:NAME`."""
-    if isinstance(given, str):
-        return given
-    name = name_of(given)
-    try:
-        found = import_object(WHERE, name)
-    except SpecError:
-        found = None
-    return name if found is given else f"object:{name.partition(':')[2]}"
+    return given if isinstance(given, str) else spec_name(given)

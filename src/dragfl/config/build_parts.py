@@ -57,8 +57,6 @@ def check_dataset(given: Any) -> Any:
         kind, colon, _ = given.partition(":")
         if not colon and given not in DATASETS:
             raise SpecError(f"data.dataset: unknown dataset '{given}'{nearest(given, DATASETS)}")
-        if kind == "object":
-            raise SpecError(f"data.dataset: {given} stands for a Dataset that was given from Python; give it again")
         if colon and kind not in FILE_KINDS:
             import_object("data.dataset", given)
     elif not hasattr(given, "inputs"):

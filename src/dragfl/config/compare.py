@@ -56,14 +56,35 @@ def _unused_evaluation_settings(evaluation: Mapping[str, Any]) -> set[str]:
 
 
 def same_result(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> bool:
-    """Whether a stored run is of the given experiment.
+    """Whether a stored run is of the given experiment."""
+    return not differing_settings(given, resolved)
+
+
+def differing_settings(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Dotted key -> (the given value, that of a stored run) of every setting that makes another experiment.
 
     The first start of a run chooses the block size and the trainer; where the experiment leaves them open, any choice
-    is the same experiment.
+    is the same experiment. A Python object may have had a name when the run was stored; its code is compared elsewhere.
     """
     mine, theirs = comparable(given), comparable(resolved)
     if "block" not in mine.get("engine", {}):
         theirs.get("engine", {}).pop("block", None)
     if mine.get("engine", {}).get("trainer") == "auto":
         theirs.setdefault("engine", {})["trainer"] = "auto"
-    return mine == theirs
+    one, other = _flatten(mine), _flatten(theirs)
+    pairs = {key: (one.get(key), other.get(key)) for key in {**one, **other}}
+    return {key: (a, b) for key, (a, b) in pairs.items() if a != b and not _same_object(a, b)}
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _same_object(one: Any, other: Any) -> bool:
+    if not isinstance(one, str) or not isinstance(other, str):
+        return False
+    kinds, names = zip(*(name.partition(":")[::2] for name in (one, other)), strict=True)
+    return "object" in kinds and names[0] == names[1]

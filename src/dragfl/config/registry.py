@@ -10,7 +10,7 @@ from typing import Any
 
 from dragfl.config.convert import convert
 from dragfl.errors import SpecError, nearest
-from dragfl.own_code import import_object, is_function, name_of, named_errors, parameters_of
+from dragfl.own_code import OBJECT, PLAIN, import_object, is_function, name_of, named_errors, parameters_of, spec_name
 
 
 def look_up(where: str, name: str, registry: Mapping[str, Any]) -> Any:
@@ -90,15 +90,67 @@ def _typed_settings(where: str, function: Any, settings: Mapping[str, Any]) -> d
 
 
 def describe(part: Any, registry: Mapping[str, Any], key: str = "name") -> dict[str, Any]:
-    """The inverse of `build`: a table with the name of the part and all its settings."""
+    """The inverse of `build`: a table with the name of the part and all its settings.
+
+    The name is `object:NAME` if the table would not give the part back.
+    """
     if hasattr(part, "described") and not isinstance(part, type):  # a part made of a function
         name, settings = part.described()
-        return {key: name, **without_none(settings)}
-    kind = part if callable(part) and hasattr(part, "__qualname__") else type(part)
+        return {key: spec_name(part.function, name), **_plain(without_none(settings))}
+    made = dataclasses.is_dataclass(part) and not isinstance(part, type)
+    settings = without_none(dataclasses.asdict(part)) if made else {}
+    kind = part if hasattr(part, "__qualname__") else type(part)
     builtin = {value: name for name, value in registry.items()}
-    name = builtin.get(kind, f"{kind.__module__}:{kind.__qualname__}")
-    settings = dataclasses.asdict(part) if dataclasses.is_dataclass(part) and not isinstance(part, type) else {}
-    return {key: name, **without_none(settings)}
+    if kind in builtin:
+        return {key: builtin[kind], **settings}
+    name = spec_name(kind)
+    if kind is part:
+        return {key: name}
+    for given in [settings, _attributes(part)] if not name.startswith(OBJECT) else []:
+        if _gives_back(part, kind, given):
+            return {key: name, **given}
+    return {key: spec_name(part), **_plain(settings)}
+
+
+def _gives_back(part: Any, kind: type, settings: dict[str, Any]) -> bool:
+    """Whether the class with these settings makes the same part."""
+    try:
+        return same(_instantiate("", kind, settings), part)
+    except Exception:  # of the user's own constructor
+        return False
+
+
+def _attributes(part: Any) -> dict[str, Any]:
+    """The attributes of an object, as arguments of its class; empty if they are no plain values."""
+    held = getattr(part, "__dict__", {})
+    return dict(held) if all(isinstance(value, PLAIN) for value in held.values()) else {}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two objects are equal in every field or attribute."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if dataclasses.is_dataclass(one):
+        return all(same(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, str | int | float | bytes | frozenset | set):
+        return bool(one == other)
+    is_array = hasattr(one, "__array__")
+    return not is_array and hasattr(one, "__dict__") and same(vars(one), vars(other))
+
+
+def _plain(value: Any) -> Any:
+    """A setting as TOML can write it: any other object by its name."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(entry) for entry in value]
+    return value if isinstance(value, PLAIN) else spec_name(value)
 
 
 def without_none(table: Mapping[str, Any]) -> dict[str, Any]:

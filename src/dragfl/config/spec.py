@@ -43,6 +43,7 @@ from dragfl.config.tables import Attackers, Checkpoint, Clients, Data, Engine, E
 from dragfl.data.partitions import PARTITIONS, Partition
 from dragfl.errors import SpecError
 from dragfl.models import MODELS
+from dragfl.own_code import OBJECT, spec_name
 from dragfl.types import Algorithm, AssumesAttackers, Attack, RefusesAggregates, Robust
 
 PLAIN_TABLES: dict[str, Any] = {"evaluation": Evaluation, "checkpoint": Checkpoint, "state": State, "engine": Engine}
@@ -84,11 +85,14 @@ class Experiment:
         return float(f"{probability_above(f, self.attackers, self.clients):.3g}")
 
     def tables(self) -> dict[str, Any]:
-        """The resolved spec as plain tables: loading them again gives the same experiment."""
-        dataset = self.dataset if isinstance(self.dataset, str) else f"object:{self.dataset.name}"
+        """The resolved spec as plain tables: loading them again gives the same experiment.
+
+        A Python object that a spec cannot name is marked `object:NAME`; loading that is an error.
+        """
+        dataset = self.dataset if isinstance(self.dataset, str) else f"{OBJECT}{self.dataset.name}"
         parts = {part: describe_part(getattr(self.algorithm, part), registry) for part, registry in PARTS.items()}
-        made = {"name": self.model.source} if self.model.source else describe(self.model.make, MODELS)
-        model = made | dict(self.model.settings)
+        network = next((name for name, make in MODELS.items() if make is self.model.make), None)
+        model = {"name": network or spec_name(self.model.make, self.model.source), **self.model.settings}
         attackers = dataclasses.asdict(self.attackers) | {EXCEEDS_F: self.exceeds_f}
         augment = describe_augment(self.clients.augment)
         tables = {

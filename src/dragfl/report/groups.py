@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
+from dragfl.errors import DamagedRun
 from dragfl.report import labels
 from dragfl.runs.directory import Run
+
+SHORT = 6  # characters of a digest in a label
 
 
 @dataclass(frozen=True)
@@ -59,13 +64,13 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     Two runs of one experiment with the same seed are not independent samples. They form separate groups, labelled by
     name or else by folder.
     """
-    groups = _split(list(runs), _experiment_key)
+    groups = [part for group in _split(list(runs), _experiment_key) for part in _split_by_fingerprint(group)]
     for key in (lambda run: run.name, lambda run: str(run.path)):
         groups = [part for group in groups for part in (_split(group, key) if _repeats_a_seed(group) else [group])]
     folders = [group[0].path for group in groups]
     short = len({path.name for path in folders}) == len(folders)
     specs = [
-        {**group[0].spec, "folder": path.name if short else str(path)}
+        {**group[0].spec, labels.FINGERPRINT: _short_digests(group), "folder": path.name if short else str(path)}
         for group, path in zip(groups, folders, strict=True)
     ]
     named = labels.make_labels(specs)
@@ -76,6 +81,41 @@ def _experiment_key(run: Run) -> str:
     """All settings that change the result, apart from the seed."""
     flat = labels.flatten(run.result_settings)
     return repr(sorted((k, labels.format_value(v)) for k, v in flat.items() if k != "seed"))
+
+
+def _split_by_fingerprint(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs with different data, model or code are different experiments. Initial weights differ by seed.
+
+    Runs of older versions have no fingerprints; they stay together with the others if these agree.
+    """
+    bytecode = len({str(run.info.get("python")).rpartition(".")[0] for run in runs if fingerprints(run)}) == 1
+    keys = {run.path: json.dumps(fingerprints(run, bytecode=bytecode)) for run in runs}
+    known = set(keys.values()) - {json.dumps({})}
+    return _split(runs, lambda run: keys[run.path]) if len(known) > 1 else [list(runs)]
+
+
+def fingerprints(run: Run, *, bytecode: bool = True) -> dict[str, str]:
+    """The digests of data, model and code of a run; empty if it has none.
+
+    The code of own parts is that of their files and, if `bytecode`, the loaded one, which differs by version of Python.
+    """
+    try:
+        found = run.info.get("fingerprints")
+    except DamagedRun:  # no run.json
+        found = None
+    if not found:
+        return {}
+    code = {
+        key: part if bytecode or not part.get("files") else part["files"] for key, part in found.get("code", {}).items()
+    }
+    digest = {"code": blake2b(json.dumps(code, sort_keys=True).encode()).hexdigest()} if code else {}
+    return {key: str(found.get(key)) for key in ("data", "model")} | digest
+
+
+def _short_digests(runs: Sequence[Run]) -> dict[str, str]:
+    """For a label: the digests of the first run that has some."""
+    digests = next(filter(None, map(fingerprints, runs)), {})
+    return {key: digest[:SHORT] for key, digest in digests.items()}
 
 
 def _split(runs: Sequence[Run], key: Callable[[Run], str]) -> list[list[Run]]:

@@ -36,6 +36,7 @@ _ORDER = (
     "rounds",
 )
 
+FINGERPRINT = "fingerprint"  # a table of digests that distinguish runs with the same settings
 _VALUE_ONLY = ("name", "kind", "dataset", "folder")  # "cifar10" is as clear as "dataset=cifar10"
 
 
@@ -102,6 +103,8 @@ def _distinguish(flats: Sequence[Flat], members: Sequence[int]) -> dict[int, lis
 
 
 def _rank(key: str) -> tuple[int, str]:
+    if key.startswith(f"{FINGERPRINT}."):
+        return len(_ORDER) + 1, key
     rank = next((i for i, prefix in enumerate(_ORDER) if key == prefix or key.startswith(prefix + ".")), len(_ORDER))
     return rank, key
 
@@ -109,6 +112,8 @@ def _rank(key: str) -> tuple[int, str]:
 def _format_setting(key: str, value: Any) -> str:
     """`c=0.5`, `server lr=1.0`, `cifar10`; a missing setting is `no c`."""
     *parents, last = key.split(".")
+    if parents == [FINGERPRINT]:
+        return f"{last} {value or 'unknown'}"
     if last in _VALUE_ONLY:
         return format_value(value) if value is not None else f"no {parents[-1] if parents else last}"
     short = f"server {last}" if "server" in parents else last

@@ -222,6 +222,7 @@ def run_figures(
 
     Each pass calls `on_plan` with its runs and with placeholders for the runs of later passes.
     """
+    from dragfl.runs.same_run import START_OVER
     from dragfl.runs.sweep import run_planned
 
     while True:
@@ -233,4 +234,4 @@ def run_figures(
         try:
             run_planned(missing, callbacks, jobs=min(jobs, len(missing)), command="reproduce")
         except SpecError as error:
-            raise SpecError(str(error).replace("--out", "--runs")) from None
+            raise SpecError(str(error).replace(START_OVER, "choose another folder (--runs), or delete it")) from None

@@ -50,17 +50,19 @@ def arena(
     tune_attacks: int | None = None,
     callbacks: Callbacks = NO_CALLBACKS,
     jobs: int = 1,
+    fresh: bool = False,
     log: Names = (),
 ) -> list[Run]:
     """Run every defence against every attack, or the rest of it. `dragfl.report.write_arena_report` writes the page.
 
     A defence or attack is a name, or (from Python) the object, class or function itself. With `tune_attacks=N`
-    each attack first selects its strength against each defence from N candidate runs.
+    each attack first selects its strength against each defence from N candidate runs. `fresh=True` starts over the
+    runs that do not match their experiment any more, instead of refusing them.
     """
     sides = {"partitions": partitions, "fractions": fractions, "seeds": seeds}
     planned = plan_arena(source, defences, attacks, **sides, out=out, root_only=root_only)  # type: ignore[arg-type]
     tuning = None if tune_attacks is None else plan_strengths(planned, tune_attacks)
-    return run_arena(planned, callbacks, jobs=jobs, log=log, tuning=tuning)
+    return run_arena(planned, callbacks, jobs=jobs, fresh=fresh, log=log, tuning=tuning)
 
 
 def run_arena(
@@ -68,6 +70,7 @@ def run_arena(
     callbacks: Callbacks = NO_CALLBACKS,
     *,
     jobs: int = 1,
+    fresh: bool = False,
     log: Names = (),
     tuning: Sequence[StrengthTuning] | None = None,
     on_plan: OnPlan = lambda planned, later: None,
@@ -90,15 +93,16 @@ def run_arena(
         arena = _without_runs(arena, tuning)
         _write(arena, extra)
         with _collect(failures, codes):
-            run_planned(trials, callbacks, jobs=jobs, command="arena")
+            run_planned(trials, callbacks, jobs=jobs, command="arena", fresh=fresh)
         arena, extra["tuning"] = _with_strengths(arena, tuning, failures)
     if overlapped is not None:
-        unfinished = {p.name for p in arena.planned if (run := find_run(p.folder)) is None or not run.finished}
+        existing = [(p, find_run(p.folder)) for p in arena.planned]
+        unfinished = {p.name for p, run in existing if fresh or run is None or not run.finished}
         extra["overlapped"] = sorted({*overlapped, *(unfinished if jobs > 1 and len(unfinished) > 1 else ())})
     _write(arena, extra)
     on_plan(arena.planned, [])
     with _collect(failures, codes):
-        run_planned(arena.planned, callbacks, jobs=jobs, command="arena", log=log)
+        run_planned(arena.planned, callbacks, jobs=jobs, command="arena", fresh=fresh, log=log)
     cells = [
         replace(c, failed=failures[c.planned.name]) if c.planned and c.planned.name in failures else c
         for c in arena.cells

@@ -69,7 +69,8 @@ def load_checkpoint(folder: Path, federation: Federation) -> tuple[FederationSta
         lengths = {name: int(table["lengths"][name]) for name in LOGS}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise DamagedRun(
-            f"{folder / CHECKPOINT}: cannot be used ({error}); the run is damaged: delete {folder} and run again"
+            f"{folder / CHECKPOINT}: cannot be used ({error}); the run is damaged: run it again with --fresh "
+            "(in Python: fresh=True)"
         ) from None
     return state, lengths
 

@@ -3,7 +3,7 @@
 | file | content |
 |---|---|
 | spec.toml | the resolved experiment; `dragfl run` on it repeats the run |
-| run.json | versions, git commit, seed, machine |
+| run.json | versions, git commit, seed, machine, fingerprints of data, initial weights, model and code |
 | metrics.jsonl | one line per round; no value depends on the clock |
 | clients.jsonl | one line per round: a list for each telemetry value, with an entry for each sampled client |
 | timing.jsonl | one line per round: seconds and memory |
@@ -59,7 +59,7 @@ class Run:
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """Versions, git commit, seed, machine."""
+        """Versions, git commit, seed, machine, fingerprints."""
         return _read_json(self.path / INFO)
 
     @cached_property
@@ -79,6 +79,11 @@ class Run:
     @property
     def finished(self) -> bool:
         return (self.path / RESULT).is_file()
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to do: the run has diverged, or it has finished and its model is there."""
+        return self.finished and (self.diverged or (self.path / MODEL).is_file())
 
     @cached_property
     def result(self) -> dict[str, Any] | None:
@@ -130,13 +135,20 @@ class Run:
 
     def model(self) -> dict[str, Tensor]:
         """The final model as a state dict: `module.load_state_dict(run.model())`."""
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         if not (self.path / MODEL).is_file():
             if self.result is not None and self.diverged:
                 raise Diverged(f"{self.path}: there is no final model, the run {self.result['message']}")
-            raise DamagedRun(f"{self.path}: no {MODEL}; the run has not finished: dragfl resume {self.path}")
-        return load_file(self.path / MODEL)
+            reason = "the file is missing" if self.finished else "the run has not finished"
+            raise DamagedRun(f"{self.path}: no {MODEL}; {reason}: dragfl resume {self.path}")
+        try:
+            return load_file(self.path / MODEL)
+        except (SafetensorError, OSError) as error:
+            raise DamagedRun(
+                f"{self.path / MODEL}: cannot be read ({error}); delete it, then: dragfl resume {self.path}"
+            ) from None
 
     def to_pandas(self) -> pd.DataFrame:
         """The metrics as a data frame, one row per round."""

@@ -6,24 +6,27 @@ import fcntl
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
+from typing import IO
 
 from dragfl.errors import SpecError
 from dragfl.runs.directory import LOCK
+
+TRIES = 50  # 10 ms apart: the holder writes its name just after it takes the lock
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the lock of a run directory; `SpecError` names the process that holds it already."""
     with (folder / LOCK).open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SpecError(f"{folder}: in use by {_holder(folder)}; wait for it to end or stop it first") from None
+        _lock(folder, file)
+        since = datetime.now().astimezone().isoformat(" ", "seconds")
         file.truncate(0)
-        file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+        file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
         file.flush()
         try:
             yield
@@ -31,9 +34,29 @@ def lock_folder(folder: Path) -> Iterator[None]:
             file.truncate(0)
 
 
-def _holder(folder: Path) -> str:
+def refuse_if_locked(folder: Path) -> None:
+    """Raise `SpecError` with the process that writes to this folder, if there is one."""
+    if (folder / LOCK).is_file():
+        with (folder / LOCK).open() as file:
+            _lock(folder, file, fcntl.LOCK_SH)
+
+
+def _lock(folder: Path, file: IO[str], kind: int = fcntl.LOCK_EX) -> None:
+    for _ in range(TRIES):
+        try:
+            return fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if holder := _holder(folder):
+                raise SpecError(f"{folder}: in use by {holder}; wait for it to end or stop it first") from None
+            time.sleep(0.01)
+    raise SpecError(f"{folder}: in use by another process; wait for it to end or stop it first")
+
+
+def _holder(folder: Path) -> str | None:
+    """The process that holds the lock; None if it has not written its name."""
     try:
         holder = json.loads((folder / LOCK).read_text())
-        return f"process {holder['pid']} on {holder['host']}"
+        since = f" since {holder['since']}" if "since" in holder else ""
+        return f"process {holder['pid']} on {holder['host']}{since}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
+        return None

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from dragfl import atomic
-from dragfl.config.compare import same_result
 from dragfl.config.spec import Experiment, as_experiment, load
 from dragfl.engine.allocator import keep_freed_memory
 from dragfl.errors import DamagedRun, Diverged, Interrupted, SpecError
@@ -32,7 +31,9 @@ from dragfl.runs.directory import (
     load_run,
 )
 from dragfl.runs.environment import describe_environment
-from dragfl.runs.lock import lock_folder
+from dragfl.runs.fingerprints import Fingerprints, of_simulation
+from dragfl.runs.lock import lock_folder, refuse_if_locked
+from dragfl.runs.same_run import check_fingerprint, check_same_experiment, clear_run, warn_of_doubts
 from dragfl.runs.simulation import Simulation
 from dragfl.runs.trackers import Names, Trackers, check_trackers
 from dragfl.runs.trackers.figures import draw_figures
@@ -46,36 +47,59 @@ def run(
     experiment: Experiment | str | Path | Mapping[str, Any],
     out: str | Path | None = None,
     *,
+    fresh: bool = False,
     on_record: OnRecord = lambda record: None,
     should_stop: Callable[[], bool] = lambda: False,
     log: Names = (),
 ) -> Run:
     """Run an experiment into a new directory (default: runs/NAME). A finished run is returned, not repeated.
 
+    It is an error if the run there had other settings, data, initial weights, model or code. `fresh=True` starts over:
+    it replaces the run in the directory, whatever it is.
     `log` names trackers that get every round: "tensorboard", "mlflow", "wandb", or several of them.
     """
     experiment = as_experiment(experiment)
     folder = Path(out) if out is not None else Path("runs") / experiment.name
     existing = find_run(folder)
-    if existing is not None:
-        check_same_experiment(experiment, existing)
-        if not existing.finished:
-            raise SpecError(f"{folder}: holds this run, unfinished; continue with: dragfl resume {folder}")
-        return existing
-    if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - BEFORE_SPEC):
-        raise SpecError(f"{folder}: exists and is not a run directory; choose another folder")
+    if existing is not None and not fresh:
+        return _finished_run(experiment, existing)
+    if existing is None and folder.exists():
+        if not folder.is_dir() or {path.name for path in folder.iterdir()} - BEFORE_SPEC:
+            raise SpecError(f"{folder}: exists and is not a run directory; choose another folder")
+        refuse_if_locked(folder)
     trackers = check_trackers(log)
     simulation = Simulation(experiment, folder)
     create_folder(folder)
     with lock_folder(folder):
-        if find_run(folder) is not None:  # another process has created it in the meantime
-            return run(experiment, folder)
-        federation = simulation.federation
-        sizes = {"parameters": federation.info.dim, "classes": federation.worker.dataset.classes}
-        environment = describe_environment(experiment.seed, **sizes)
-        atomic.write_json(folder / INFO, environment)
-        atomic.write_text(folder / SPEC, simulation.experiment.to_toml())
-        return _run_rounds(simulation, folder, on_record, should_stop, trackers)
+        if fresh or find_run(folder) is None:
+            _write_start(simulation, folder, fresh=fresh)
+            return _run_rounds(simulation, folder, on_record, should_stop, trackers)
+    return run(experiment, folder)  # another process has created it in the meantime
+
+
+def _finished_run(experiment: Experiment, existing: Run) -> Run:
+    """The run of this experiment, if it is that and has finished."""
+    if not existing.finished:
+        refuse_if_locked(existing.path)
+    check_same_experiment(experiment, existing)
+    check_fingerprint(Fingerprints().of(experiment), existing)
+    if not existing.finished:
+        raise SpecError(f"{existing.path}: holds this run, unfinished; continue with: dragfl resume {existing.path}")
+    warn_of_doubts([existing])
+    return existing
+
+
+def _write_start(simulation: Simulation, folder: Path, *, fresh: bool) -> None:
+    """Write the files that make a folder a run directory; `fresh` deletes the run that is there."""
+    federation = simulation.federation
+    sizes = {"parameters": federation.info.dim, "classes": federation.worker.dataset.classes}
+    info = describe_environment(simulation.experiment.seed, **sizes)
+    spec = simulation.experiment.to_toml()
+    info |= {"fingerprints": of_simulation(simulation)}
+    if fresh:
+        clear_run(folder)
+    atomic.write_json(folder / INFO, info)
+    atomic.write_text(folder / SPEC, spec)
 
 
 def resume(
@@ -88,48 +112,76 @@ def resume(
 ) -> Run:
     """Continue a run that was stopped or killed. Pass the experiment if its spec holds Python objects.
 
+    It is an error if data, initial weights, model or code are others than at its start. For a finished run they are
+    compared only if the experiment is given; if its model file is missing, it is restored from the last checkpoint.
     The trackers of the run are continued; `log` adds others.
     """
     existing = load_run(path)
     folder = existing.path
-    if existing.finished:
-        return existing
+    if existing.complete:
+        return existing if experiment is None else _finished_run(experiment, existing)
+    refuse_if_locked(folder)
     if experiment is None:
-        try:
-            experiment = load(existing.spec)
-        except SpecError as error:
-            raise DamagedRun(
-                f"{folder / SPEC}: {error} (if this names your own Python object: resume where it can be imported, "
-                "or from Python with dragfl.resume(path, experiment))"
-            ) from None
+        experiment = _stored_experiment(existing)
     else:
         check_same_experiment(experiment, existing)
         experiment = _with_stored_settings(experiment, existing)
     trackers = check_trackers(log, folder)
     with lock_folder(folder):
-        if load_run(folder).finished:  # by another process in the meantime
+        if load_run(folder).complete:  # by another process in the meantime
             return existing
-        simulation = Simulation(experiment, folder)
+        try:
+            simulation = Simulation(experiment, folder)
+        except SpecError:  # a change of the data or the model may be the reason
+            check_fingerprint(Fingerprints().of(experiment), existing)
+            raise
+        check_fingerprint(of_simulation(simulation), existing)
+        warn_of_doubts([existing])
         simulation.state, lengths = load_checkpoint(folder, simulation.federation)
+        if existing.finished:
+            return _restore_model(simulation, existing)
         _truncate_logs(folder, lengths)
         target = experiment.target_accuracy if experiment.stop_at_target else None
         simulation.at_target = target is not None and existing.rounds_to(target) is not None
         return _run_rounds(simulation, folder, on_record, should_stop, trackers)
 
 
+def _stored_experiment(existing: Run) -> Experiment:
+    try:
+        return load(existing.spec)
+    except SpecError as error:
+        raise DamagedRun(
+            f"{existing.path / SPEC}: {error} (if this names your own Python object: resume where it can be imported, "
+            "or from Python with dragfl.resume(path, experiment))"
+        ) from None
+
+
+def _restore_model(simulation: Simulation, existing: Run) -> Run:
+    """Write the model of a finished run again, from its last checkpoint."""
+    rounds = (existing.result or {}).get("rounds")
+    if simulation.state.t != rounds:
+        raise DamagedRun(
+            f"{existing.path}: {MODEL} is missing, and the last checkpoint is of round {simulation.state.t}, not of "
+            f"the last round {rounds}; run again with --fresh (in Python: fresh=True)"
+        )
+    atomic.write_tensors(existing.path / MODEL, simulation.model())
+    return existing
+
+
 def run_or_resume(
     experiment: Experiment,
     folder: Path,
     *,
+    fresh: bool = False,
     on_record: OnRecord = lambda record: None,
     should_stop: Callable[[], bool] = lambda: False,
     log: Names = (),
 ) -> Run:
     """Run an experiment into a folder, or continue the run that is there. A diverged run is returned like any other."""
     with suppress(Diverged):  # result.json records it
-        if find_run(folder) is not None:
+        if find_run(folder) is not None and not fresh:
             return resume(folder, experiment, on_record=on_record, should_stop=should_stop, log=log)
-        return run(experiment, folder, on_record=on_record, should_stop=should_stop, log=log)
+        return run(experiment, folder, fresh=fresh, on_record=on_record, should_stop=should_stop, log=log)
     return load_run(folder)
 
 
@@ -138,15 +190,6 @@ def create_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SpecError(f"{folder}: cannot be created ({error.strerror}); choose another folder") from None
-
-
-def check_same_experiment(experiment: Experiment, existing: Run) -> None:
-    """Raise `SpecError` if the run directory belongs to another experiment."""
-    if not same_result(experiment.tables(), existing.spec):
-        raise SpecError(
-            f"{existing.path}: holds a run of another experiment (has the file changed since?); compare "
-            f"{existing.path / SPEC} with yours, choose another --out, or delete it"
-        )
 
 
 def _with_stored_settings(experiment: Experiment, existing: Run) -> Experiment:

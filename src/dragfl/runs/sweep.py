@@ -6,14 +6,15 @@ With `tune={"algorithm.server_lr": [1.0, 2.0, 4.0]}` each combination gets its o
 runs on a validation split; see `tuning_plan.py`.
 
 The same call continues an interrupted sweep: finished runs are kept, unfinished ones are resumed. The folder of a run
-is named by its own values alone, so a later call may add values to a key.
+is named by its own values alone, so a later call may add values to a key. It is an error if a run that is there had
+other settings, data, initial weights, model or code; `fresh=True` starts these runs over and keeps the others.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from traceback import extract_tb
@@ -24,9 +25,11 @@ from dragfl.config.portable import why_not_portable
 from dragfl.config.spec import load
 from dragfl.engine.backends.supervisor import Task, WorkerGroup
 from dragfl.engine.backends.worker_process import ParentConnection, ProcessLauncher
-from dragfl.errors import DragflError, Interrupted, RunsFailed, SpecError
+from dragfl.errors import DamagedRun, DragflError, Interrupted, RunsFailed, SpecError
 from dragfl.runs.directory import Run, find_run, load_run
-from dragfl.runs.loop import check_same_experiment, run_or_resume
+from dragfl.runs.fingerprints import Fingerprints
+from dragfl.runs.loop import run_or_resume
+from dragfl.runs.same_run import check_fingerprint, check_same_experiment, warn_of_doubts
 from dragfl.runs.sweep_plan import Grid, PlannedRun, plan_sweep
 from dragfl.runs.trackers import Names, check_trackers
 from dragfl.runs.tuning_plan import BEST_BY, TABLE, Tuned, final_seeds, plan_final, plan_tuning, select_values
@@ -59,9 +62,12 @@ def sweep(
     jobs: int = 1,
     tune: Grid | None = None,
     best_by: str = BEST_BY[0],
+    fresh: bool = False,
     log: Names = (),
 ) -> list[Run]:
     """Run the grid, or the rest of it, with `jobs` runs in parallel. A diverged run is a result like any other.
+
+    `fresh=True` starts over the runs that do not match their experiment any more, instead of refusing them.
 
     With `tune`, every combination of the grid first selects values for these keys, by the median over the tuning seeds
     of `best_by`: validation_accuracy, validation_loss (the best over the evaluated rounds), or rounds (to the target,
@@ -69,8 +75,9 @@ def sweep(
     selected value is at the edge of its grid, or if all tuning runs diverged.
     """
     if not tune:
-        return run_planned(plan_sweep(source, grid, out), callbacks, jobs=jobs, log=log)
-    tuned, runs = run_tuned(source, grid, tune, out, callbacks, jobs=jobs, best_by=best_by, log=log)
+        return run_planned(plan_sweep(source, grid, out), callbacks, jobs=jobs, fresh=fresh, log=log)
+    options: Any = {"jobs": jobs, "best_by": best_by, "fresh": fresh, "log": log}
+    tuned, runs = run_tuned(source, grid, tune, out, callbacks, **options)
     for message in (message for part in tuned for message in part.warnings):
         warnings.warn(message, stacklevel=2)
     return runs
@@ -85,6 +92,7 @@ def run_tuned(
     *,
     jobs: int = 1,
     best_by: str = BEST_BY[0],
+    fresh: bool = False,
     on_plan: Callable[[Sequence[PlannedRun], Sequence[PlannedRun]], None] = lambda planned, later: None,
     log: Names = (),
 ) -> tuple[list[Tuned], list[Run]]:
@@ -95,13 +103,13 @@ def run_tuned(
     tuning = plan_tuning(source, grid, tune, out, best_by=best_by)
     trials = [run for part in tuning for run in part.planned]
     on_plan(trials, [part.planned[0] for part in tuning for _ in final_seeds(source, grid)])
-    run_planned(trials, callbacks, jobs=jobs, log=log)
+    run_planned(trials, callbacks, jobs=jobs, fresh=fresh, log=log)
     tuned = [select_values(part, best_by=best_by) for part in tuning]
     table = {"best_by": best_by, "tuned": [part.table() for part in tuned]}
     atomic.write_text(Path(out) / TABLE, json.dumps(table, indent=1, default=str) + "\n")
     final = plan_final(source, grid, tuned, out)
     on_plan(final, [])
-    return tuned, run_planned(final, callbacks, jobs=jobs, log=log)
+    return tuned, run_planned(final, callbacks, jobs=jobs, fresh=fresh, log=log)
 
 
 def run_planned(
@@ -110,21 +118,21 @@ def run_planned(
     *,
     jobs: int = 1,
     command: str = "sweep",
+    fresh: bool = False,
     log: Names = (),
 ) -> list[Run]:
     """Run or resume each, one after another or in `jobs` processes. Error messages name the `command`.
 
-    Each is a run of its own in the trackers that `log` names. A run that raises does not stop the others: they finish,
-    then `RunsFailed` has the reason of each that failed.
+    A run that does not match its experiment is an error, or is started over if `fresh`. Each is a run of its own in the
+    trackers that `log` names. A run that raises does not stop the others: they finish, then `RunsFailed` has the reason
+    of each that failed.
     """
     trackers = check_trackers(log)
     existing = [(p, find_run(p.folder)) for p in planned]
-    for p, run in existing:
-        if run is not None:
-            check_same_experiment(p.experiment, run)
+    stale = find_stale(existing, allowed=fresh)
     unfinished = []
     for p, run in existing:
-        if run is not None and run.finished:
+        if run is not None and run.finished and p.folder not in stale:
             callbacks.on_begin(p, len(run.metrics))
             callbacks.on_end(run, True)
         else:
@@ -137,9 +145,9 @@ def run_planned(
 
     try:
         if jobs > 1 and unfinished:
-            _run_in_processes(unfinished, callbacks, jobs, command, trackers, fail)
+            _run_in_processes(unfinished, callbacks, jobs, command, stale, trackers, fail)
         else:
-            _run_in_turn(unfinished, callbacks, trackers, fail)
+            _run_in_turn(unfinished, callbacks, stale, trackers, fail)
     except Interrupted as error:
         finished = sum(run.finished for p in planned if (run := find_run(p.folder)) is not None)
         cause = "" if callbacks.should_stop() else f" ({error})"
@@ -161,16 +169,39 @@ def _describe_failure(error: Exception) -> Failure:
     return f"{type(error).__name__}: {error}{place}", DragflError.exit_code
 
 
+def find_stale(existing: Iterable[tuple[PlannedRun, Run | None]], *, allowed: bool) -> set[Path]:
+    """The folders of the runs that do not match their experiment; an error for the first unless they are allowed."""
+    fingerprints, stale, kept = Fingerprints(), set[Path](), []
+    for p, run in existing:
+        if run is None:
+            continue
+        try:
+            check_same_experiment(p.experiment, run)
+            check_fingerprint(fingerprints.of(p.experiment), run)
+            kept += [run] if run.finished else []  # others warn when they are resumed
+        except (SpecError, DamagedRun):
+            if not allowed:
+                raise
+            stale.add(p.folder)
+    warn_of_doubts(kept)
+    return stale
+
+
 def _run_in_turn(
-    planned: Sequence[PlannedRun], callbacks: Callbacks, log: Names, fail: Callable[[PlannedRun, Failure], None]
+    planned: Sequence[PlannedRun],
+    callbacks: Callbacks,
+    stale: Collection[Path],
+    log: Names,
+    fail: Callable[[PlannedRun, Failure], None],
 ) -> None:
     for p in planned:
         if p is not planned[0] and callbacks.should_stop():
             raise Interrupted("stopped between two runs")
-        callbacks.on_begin(p, _rounds_done(p))
-        on_record, should_stop = callbacks.on_record, callbacks.should_stop
+        fresh = p.folder in stale
+        callbacks.on_begin(p, 0 if fresh else _rounds_done(p))
+        options: Any = {"on_record": callbacks.on_record, "should_stop": callbacks.should_stop, "log": log}
         try:
-            run = run_or_resume(p.experiment, p.folder, on_record=on_record, should_stop=should_stop, log=log)
+            run = run_or_resume(p.experiment, p.folder, fresh=fresh, **options)
         except Interrupted:
             raise
         except Exception as error:
@@ -184,6 +215,7 @@ def _run_in_processes(
     callbacks: Callbacks,
     jobs: int,
     command: str,
+    stale: Collection[Path],
     log: Sequence[str],
     fail: Callable[[PlannedRun, Failure], None],
 ) -> None:
@@ -198,13 +230,13 @@ def _run_in_processes(
             raise SpecError(f"{command}, run '{p.name}': runs in parallel are loaded by name: {reason}, and jobs = 1")
         engine = replace(p.experiment.engine, workers=1, executor="local")
         tables = replace(p.experiment, engine=engine).tables()
-        runs[Task(f"run {p.folder}", ("run", str(p.folder), tables, list(log)))] = p
+        runs[Task(f"run {p.folder}", ("run", str(p.folder), tables, p.folder in stale, list(log)))] = p
     waiting = iter(runs)
     group = WorkerGroup(
         ProcessLauncher("dragfl.runs.sweep:RunService", (), "check that run on its own with jobs = 1"),
         min(jobs, len(runs)),
         depth=1,
-        on_send=lambda task: callbacks.on_begin(runs[task], _rounds_done(runs[task])),
+        on_send=lambda task: callbacks.on_begin(runs[task], 0 if task.message[3] else _rounds_done(runs[task])),
         on_progress=lambda task, record: callbacks.on_record(record),
     )
     left, stopping = len(runs), False
@@ -241,11 +273,11 @@ class RunService:
     def __init__(self, parent: ParentConnection) -> None:
         self._parent = parent
 
-    def run(self, folder: str, tables: Mapping[str, Any], log: Sequence[str]) -> Failure | None:
-        """Begin or resume a run and report every round; returns why it failed, or None."""
-        report, should_stop = self._parent.report, self._parent.should_stop
+    def run(self, folder: str, tables: Mapping[str, Any], fresh: bool, log: Sequence[str]) -> Failure | None:
+        """Begin or resume a run, or start it over, and report every round; returns why it failed, or None."""
+        options: Any = {"on_record": self._parent.report, "should_stop": self._parent.should_stop, "log": log}
         try:
-            run_or_resume(load(tables), Path(folder), on_record=report, should_stop=should_stop, log=log)
+            run_or_resume(load(tables), Path(folder), fresh=fresh, **options)
         except Interrupted:
             raise
         except Exception as error:

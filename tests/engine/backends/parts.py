@@ -129,7 +129,7 @@ class AttackWithAttribute:
     knowledge = "own"
 
     def __init__(self, factor: float = 2.0) -> None:
-        self.factor = factor
+        self.twice = 2.0 * factor
 
     def init(self, info: FederationInfo) -> Any:
         return None
