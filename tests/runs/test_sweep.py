@@ -237,7 +237,7 @@ class TestKept:
         dragfl.sweep(SMALL, {"seed": [0]}, tmp_path)
         changed = merged(SMALL, {"clients": {"lr": 0.2}})
         log: list[tuple[str, int]] = []
-        with pytest.raises(SpecError, match=r"seed0: holds a run of another experiment \(has the file changed since"):
+        with pytest.raises(SpecError, match=r"seed0: holds a run of another experiment: clients\.lr is 0\.2, there"):
             dragfl.sweep(changed, {"seed": [7, 0]}, tmp_path, log_rounds(log))
         assert log == [], "reported before any run, also before seed 7"
 

@@ -51,10 +51,8 @@ def clear_run(folder: Path) -> None:
 
     The order keeps every state in between resumable: first the result, then the checkpoint.
     """
-    tensors, events = (
-        folder.glob("checkpoint-*.safetensors"),
-        folder.glob(f"{tensorboard.FOLDER}/events.out.tfevents.*"),
-    )
+    tensors = folder.glob("checkpoint-*.safetensors")
+    events = (folder / tensorboard.FOLDER).glob("events.out.tfevents.*")
     names = (RESULT, CHECKPOINT, *LOGS, MODEL, STATE_FILE, trackers.FILE)
     for path in [*(folder / name for name in names), *sorted(tensors), *sorted(events)]:
         path.unlink(missing_ok=True)
