@@ -147,7 +147,7 @@ def nothing(x: Tensor, rng: np.random.Generator) -> None:
         (Flip, r"clients\.augment: .* is not a function"),
         ("nowhere:function", r"clients\.augment: cannot import 'nowhere'"),
         (f"{__name__}:Y", r"clients\.augment: .*Y is a Tensor; it must be a function"),
-        ("object:f", r"clients\.augment: object:f stands for a function that was given from Python"),
+        ("object:f", r"clients\.augment: 'object:f' marks a Python object that a spec cannot name"),
     ],
 )
 def test_a_wrong_value(augment: Any, message: str) -> None:
