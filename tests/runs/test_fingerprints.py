@@ -19,7 +19,7 @@ import dragfl
 from dragfl.attacks import SignFlip
 from dragfl.cli import main
 from dragfl.data.dataset import from_tensors
-from dragfl.errors import DragflWarning, Interrupted, SpecError
+from dragfl.errors import DragflError, DragflWarning, Interrupted, SpecError
 from dragfl.runs import fingerprints
 from dragfl.runs.fingerprints import Fingerprints, digest_data
 from dragfl.runs.sweep import Callbacks
@@ -84,6 +84,23 @@ def test_the_same_objects_made_again_are_the_same_run(experiment: Load, toy: dra
     copied = replace(toy, x=toy.x.clone(), name="toy", class_names=("a", "b", "c"))
     again = dragfl.run(experiment(model={"name": network()}, data={"dataset": copied}), tmp_path / "r")
     assert again.result == first.result
+
+
+def test_a_run_without_a_checkpoint_begins_again(experiment: Load, tmp_path: Path) -> None:
+    """An own part raised in the first round; the corrected one needs no --fresh, since there is nothing to keep."""
+
+    def broken(updates: torch.Tensor) -> torch.Tensor:
+        raise ZeroDivisionError
+
+    def mended(updates: torch.Tensor) -> torch.Tensor:
+        return updates.mean(0)
+
+    mended.__name__ = mended.__qualname__ = "broken"
+    for number, call in enumerate((dragfl.run, lambda exp, out: dragfl.resume(out, exp))):
+        with pytest.raises(DragflError, match="ZeroDivisionError"):
+            dragfl.run(experiment(algorithm={"aggregate": broken}), tmp_path / f"r{number}")
+        run = call(experiment(algorithm={"aggregate": mended}), tmp_path / f"r{number}")
+        assert dragfl.run(experiment(algorithm={"aggregate": mended}), run.path).result == run.result
 
 
 def test_fresh_replaces_the_run(experiment: Load, tmp_path: Path) -> None:

@@ -81,6 +81,11 @@ class Run:
         return (self.path / RESULT).is_file()
 
     @property
+    def begun(self) -> bool:
+        """Whether there are rounds that a resumed run would keep."""
+        return self.finished or (self.path / CHECKPOINT).is_file()
+
+    @property
     def complete(self) -> bool:
         """Whether there is nothing left to do: the run has diverged, or it has finished and its model is there."""
         return self.finished and (self.diverged or (self.path / MODEL).is_file())

@@ -62,7 +62,9 @@ def run(
     folder = Path(out) if out is not None else Path("runs") / experiment.name
     existing = find_run(folder)
     if existing is not None and not fresh:
-        return _finished_run(experiment, existing)
+        if finished := _finished_run(experiment, existing):
+            return finished
+        fresh = True
     if existing is None and folder.exists():
         if not folder.is_dir() or {path.name for path in folder.iterdir()} - BEFORE_SPEC:
             raise SpecError(f"{folder}: exists and is not a run directory; choose another folder")
@@ -77,12 +79,13 @@ def run(
     return run(experiment, folder)  # another process has created it in the meantime
 
 
-def _finished_run(experiment: Experiment, existing: Run) -> Run:
-    """The run of this experiment, if it is that and has finished."""
+def _finished_run(experiment: Experiment, existing: Run) -> Run | None:
+    """The run of this experiment, if it is that and has finished; None if it may begin again."""
     if not existing.finished:
         refuse_if_locked(existing.path)
     check_same_experiment(experiment, existing)
-    check_fingerprint(Fingerprints().of(experiment), existing)
+    if not check_fingerprint(Fingerprints().of(experiment), existing):
+        return None
     if not existing.finished:
         raise SpecError(f"{existing.path}: holds this run, unfinished; continue with: dragfl resume {existing.path}")
     warn_of_doubts([existing])
@@ -119,7 +122,7 @@ def resume(
     existing = load_run(path)
     folder = existing.path
     if existing.complete:
-        return existing if experiment is None else _finished_run(experiment, existing)
+        return existing if experiment is None else _finished_run(experiment, existing) or existing
     refuse_if_locked(folder)
     if experiment is None:
         experiment = _stored_experiment(existing)
@@ -135,7 +138,8 @@ def resume(
         except SpecError:  # a change of the data or the model may be the reason
             check_fingerprint(Fingerprints().of(experiment), existing)
             raise
-        check_fingerprint(of_simulation(simulation), existing)
+        if not check_fingerprint(of_simulation(simulation), existing):
+            _write_start(simulation, folder, fresh=True)
         warn_of_doubts([existing])
         simulation.state, lengths = load_checkpoint(folder, simulation.federation)
         if existing.finished:

@@ -29,10 +29,15 @@ def check_same_experiment(experiment: Experiment, existing: Run) -> None:
         )
 
 
-def check_fingerprint(now: Fingerprint, existing: Run) -> None:
-    """Raise `SpecError` if the run had other data, weights or code."""
-    if found := changes(existing.info, now):
+def check_fingerprint(now: Fingerprint, existing: Run) -> bool:
+    """Whether the run had the same data, weights and code; `SpecError` if not.
+
+    A run without a checkpoint keeps nothing of its old code, so it is False there: the run may begin again.
+    """
+    found = changes(existing.info, now)
+    if found and existing.begun:
         raise SpecError(f"{existing.path}: its settings are the same, but not {', '.join(found)}; {START_OVER}")
+    return not found
 
 
 def warn_of_doubts(runs: list[Run]) -> None:
