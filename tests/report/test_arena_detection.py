@@ -77,23 +77,32 @@ def test_auc_of_one_round_equals_scikit_learn(clients: list[tuple[int, bool]]) -
     assert float(np.mean(curve)) == pytest.approx(auc(ranks), abs=2e-3)
 
 
-def counts(lines: list[dict[str, Any]]) -> dict[int, tuple[int, int, int, int]]:
+def counts(lines: list[dict[str, Any]]) -> dict[int, tuple[int, int, float, float]]:
     return {m: (c.sampled, c.attacked, c.flagged, c.caught) for m, c in count_flags(lines).items()}
 
 
-def test_the_k_highest_scores_are_flagged_and_ties_for_the_last_place_are_not() -> None:
-    """Two attackers, so two places. Scores 9 5 7 1: clients 0 and 2. Scores 9 5 5 1: 5 ties, so client 0 alone."""
+def rates(lines: list[dict[str, Any]]) -> tuple[float | None, float | None]:
+    total = sum(count_flags(lines).values(), Count())
+    return total.true_positive_rate, total.false_positive_rate
+
+
+def test_the_k_highest_scores_are_flagged_and_ties_share_the_places_left() -> None:
+    """Two attackers, so two places. Scores 9 5 7 1: clients 0 and 2. Scores 9 5 5 1: client 0, and half of 1 and 2."""
     first, second = line([9, 5, 7, 1], [1, 1, 0, 0]), line([9, 5, 5, 1], [1, 1, 0, 0])
     assert counts([first]) == {0: (1, 1, 1, 1), 1: (1, 1, 0, 0), 2: (1, 0, 1, 0), 3: (1, 0, 0, 0)}
-    assert counts([first, second]) == {0: (2, 2, 2, 2), 1: (2, 2, 0, 0), 2: (2, 0, 1, 0), 3: (2, 0, 0, 0)}
-    total = sum(count_flags([first, second]).values(), Count())
-    assert (total.true_positive_rate, total.false_positive_rate) == (2 / 4, 1 / 4)
+    assert counts([first, second]) == {0: (2, 2, 2, 2), 1: (2, 2, 0.5, 0.5), 2: (2, 0, 1.5, 0), 3: (2, 0, 0, 0)}
+    assert rates([first, second]) == (2.5 / 4, 1.5 / 4)
     assert flagged_by([first]) == "suspicion"
 
 
-def test_equal_scores_flag_nobody() -> None:
-    total = sum(count_flags([line([3, 3, 3], [1, 0, 0])]).values(), Count())
-    assert (total.true_positive_rate, total.false_positive_rate) == (0.0, 0.0)
+def test_attackers_that_send_the_same_update_share_the_places() -> None:
+    """An honest client has the first of three places, three equal attackers two: 2/3 each, and 1 of 2 honest ones."""
+    assert rates([line([4, 4, 4, 9, 1], [1, 1, 1, 0, 0])]) == (pytest.approx(2 / 3), 1 / 2)
+
+
+def test_equal_scores_are_chance() -> None:
+    """One place for three: 1/3 of the attacker, 1/3 of each honest client."""
+    assert rates([line([3, 3, 3], [1, 0, 0])]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
 
 
 def test_a_rule_with_weights_flags_the_clients_of_weight_zero() -> None:
@@ -101,8 +110,7 @@ def test_a_rule_with_weights_flags_the_clients_of_weight_zero() -> None:
     weighted = {**line([0.1, 0.2, 0.9], [1, 1, 0]), "trust": [0.0, 0.3, 0.01]}
     assert counts([weighted]) == {0: (1, 1, 1, 1), 1: (1, 1, 0, 0), 2: (1, 0, 0, 0)}
     honest = {**line([0.1, 0.2], [0, 0]), "trust": [0.0, 1.0]}
-    total = sum(count_flags([honest]).values(), Count())
-    assert total.true_positive_rate is None and total.false_positive_rate == 1 / 2
+    assert rates([honest]) == (None, 1 / 2)
     assert flagged_by([honest]) == "trust"
 
 
@@ -116,8 +124,7 @@ def test_a_rule_without_weights_and_scores_flags_nobody() -> None:
 
 
 def test_dropped_updates_are_flagged_and_missing_results_are_not() -> None:
-    """Client 0 sent NaN, client 1 sent nothing: it made no steps and is not counted as sampled. One place is left for
-    the highest score, taken by client 0: at most one client is as high as a flagged one."""
+    """Client 0 sent NaN; client 1 sent nothing: it made no steps and does not count. So one attacker, one place."""
     one = {**line([None, None, 4.0, 1.0], [1, 1, 0, 0], dropped=(0, 1)), "steps": [5, 0, 5, 5]}
     assert counts([one]) == {0: (1, 1, 1, 1), 2: (1, 0, 0, 0), 3: (1, 0, 0, 0)}
     two = {**line([None, None, 4.0, 1.0], [1, 0, 0, 0], dropped=(0, 1)), "steps": [5, 5, 5, 5]}
@@ -132,10 +139,10 @@ def test_clients_that_attack_in_some_rounds_have_both_rates() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=30), st.permutations(range(30)))
-def test_at_most_k_are_flagged_in_any_order_of_clients(clients: list[tuple[int, bool]], order: list[int]) -> None:
+def test_k_are_flagged_in_any_order_of_clients(clients: list[tuple[int, bool]], order: list[int]) -> None:
     one = line([float(s) for s, _ in clients], [int(a) for _, a in clients])
     found, k = counts([one]), sum(attacker for _, attacker in clients)
-    assert sum(flagged for _, _, flagged, _ in found.values()) <= k
+    assert sum(flagged for _, _, flagged, _ in found.values()) == pytest.approx(k)
     kept = [i for i in order if i < len(clients)]
     shuffled = {key: [values[i] for i in kept] for key, values in one.items()}
     assert counts([shuffled]) == found

@@ -146,6 +146,22 @@ def test_a_candidate_that_fails_marks_its_cell(
     assert "failed" not in cells["min_max"] and dragfl.load_run(tmp_path / cells["min_max"]["run"]).finished
 
 
+def opposite(own: Any, honest: Any, scale: float = 1.0) -> Any:
+    return (-scale * honest.mean(0)).expand_as(own)
+
+
+opposite.strength = ("scale", 0.25, 16.0)  # type: ignore[attr-defined]
+
+
+def test_a_plain_function_may_declare_a_strength(tables: dict[str, Any], tmp_path: Path) -> None:
+    dragfl.arena(tables, ["fedavg"], [opposite], out=tmp_path, tune_attacks=2)
+    stored = json.loads((tmp_path / MANIFEST).read_text())
+    (tuned,) = stored["tuning"]["strengths"]
+    assert tuned["candidates"] == [1.0, 16.0]
+    run = dragfl.load_run(tmp_path / stored["cells"][1]["run"])
+    assert run.spec["attack"]["scale"] == tuned["selected"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -4,6 +4,8 @@ An attack declares its strength setting and the range of its values in the attri
 
     strength: ClassVar[Strength] = ("scale", 0.25, 16.0)
 
+A plain function declares it after its definition: `opposite.strength = ("scale", 0.25, 16.0)`.
+
 The candidates are the value of the experiment and values that cover the range in geometric steps. A candidate run has
 a seed that no reported run uses and a validation split. The attacker takes the candidate with the lowest validation
 accuracy in the last evaluated round; a run that diverged counts as chance level. Attacks without `strength` run as they
@@ -19,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from dragfl.attacks.function import FunctionAttack
 from dragfl.errors import SpecError
 from dragfl.runs.arena_plan import CONTROL, Arena, Cell, CellKey
 from dragfl.runs.directory import Run, load_run
@@ -95,7 +98,7 @@ def _plan_candidates(arena: Arena, cells: list[Cell], budget: int) -> StrengthTu
     first = cells[0]
     experiment = _planned(first).experiment
     setting, low, high = _strength(first) or ("", 0.0, 0.0)
-    candidates = strength_values(getattr(experiment.attack, setting), low, high, budget)
+    candidates = strength_values(_settings(experiment.attack)[setting], low, high, budget)
     evaluation = replace(experiment.evaluation, validation=experiment.evaluation.validation or VALIDATION)
     planned = []
     for value in candidates:
@@ -116,12 +119,12 @@ def _planned(cell: Cell) -> PlannedRun:
 def _strength(cell: Cell) -> Strength | None:
     """What the attack of a cell declares, checked; None without a declaration."""
     attack = _planned(cell).experiment.attack
-    declared = getattr(attack, "strength", None)
+    declared = getattr(getattr(attack, "function", attack), "strength", None)
     if declared is None:
         return None
     try:
         setting, low, high = declared
-        valid = setting in [f.name for f in fields(attack)] and 0 < low < high  # type: ignore[arg-type]
+        valid = setting in _settings(attack) and 0 < low < high
     except (TypeError, ValueError):
         valid = False
     if not valid:
@@ -132,12 +135,22 @@ def _strength(cell: Cell) -> Strength | None:
     return setting, low, high
 
 
+def _settings(attack: Any) -> Mapping[str, Any]:
+    """The settings of an attack: the fields of its dataclass, or the parameters of its function."""
+    if isinstance(attack, FunctionAttack):
+        return attack.settings
+    return {f.name: getattr(attack, f.name) for f in fields(attack)}
+
+
 def _with_strength(cell: Cell, setting: str, value: Any) -> Cell:
     """The cell with another value of the setting, and a run directory of its own."""
     before = _planned(cell)
     attack: Any = before.experiment.attack
     name = before.name if value is None else f"{run_name({setting: value})}-{before.name}"
-    experiment = replace(before.experiment, name=name, attack=replace(attack, **{setting: value}))
+    change = {setting: value}
+    if isinstance(attack, FunctionAttack):
+        change = {"settings": {**attack.settings, **change}}
+    experiment = replace(before.experiment, name=name, attack=replace(attack, **change))
     return replace(cell, planned=PlannedRun(before.folder.with_name(name), experiment))
 
 

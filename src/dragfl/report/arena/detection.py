@@ -5,8 +5,8 @@ A client that sent a result is **flagged** in a round when
 - its update was not finite and was dropped, or
 - the rule logs `trust`, its weight of each update, and gives this one weight 0, or
 - the rule logs no `trust` but `suspicion`, and this score is among the k highest, k the number of attackers in the
-  round: at most k clients have a score at least as high. Clients that tie for the last of the k places are not flagged.
-  Rounds without attackers do not count.
+  round. Clients with equal scores share the places that are left: two places for three of them are 2/3 of a flag each,
+  the mean over random orders. Rounds without attackers do not count.
 
 A rule that logs neither flags nobody: its rates do not exist. The true attackers are in clients.jsonl only for judging.
 
@@ -34,8 +34,8 @@ class Count:
 
     sampled: int = 0
     attacked: int = 0
-    flagged: int = 0
-    caught: int = 0
+    flagged: float = 0.0  # a fraction where scores tie
+    caught: float = 0.0
 
     def __add__(self, other: Count) -> Count:
         return Count(*(getattr(self, name) + getattr(other, name) for name in Count.__match_args__))
@@ -57,7 +57,7 @@ def count_flags(lines: Iterable[Mapping[str, Any]]) -> dict[int, Count]:
     counts: dict[int, Count] = {}
     for line in lines:
         for client, attacker, flagged in _flags(line):
-            one = Count(1, int(attacker), int(flagged), int(attacker and flagged))
+            one = Count(1, int(attacker), flagged, flagged if attacker else 0.0)
             counts[client] = counts.get(client, Count()) + one
     return dict(sorted(counts.items()))
 
@@ -67,14 +67,19 @@ def flagged_by(lines: Iterable[Mapping[str, Any]]) -> str | None:
     return next((name for line in lines for name in (TRUST, SCORE) if name in line), None)
 
 
-def _flags(line: Mapping[str, Any]) -> list[tuple[int, bool, bool]]:
+def _flags(line: Mapping[str, Any]) -> list[tuple[int, bool, float]]:
     """(client, attacker, flagged) of the clients that sent a result."""
     if TRUST in line:
-        return [(r.client, r.attacker, r.value == math.inf or r.value == 0) for r in _received(line, TRUST)]
+        return [(r.client, r.attacker, float(r.value in (0.0, math.inf))) for r in _received(line, TRUST)]
     rows = _received(line, SCORE) if SCORE in line else []
     k, scores = sum(r.attacker for r in rows), np.array([r.value for r in rows])
-    flagged = [r.value == math.inf or int((scores >= r.value).sum()) <= k for r in rows]
-    return [(r.client, r.attacker, flag) for r, flag in zip(rows, flagged, strict=True)] if k else []
+    return [(r.client, r.attacker, _share(scores, r.value, k)) for r in rows] if k else []
+
+
+def _share(scores: np.ndarray, score: float, k: int) -> float:
+    """The probability that a client with this score has one of the first k places, equal scores in random order."""
+    above, tied = int((scores > score).sum()), int((scores == score).sum())
+    return 1.0 if score == math.inf else min(1.0, max(0.0, (k - above) / tied))
 
 
 @dataclass(frozen=True)
