@@ -81,3 +81,48 @@ def test_compare_algorithms_down_to_a_latex_table(capsys: Capture, monkeypatch: 
         )
         done = subprocess.run(["pdflatex", "-halt-on-error", "paper.tex"], capture_output=True, timeout=120)
         assert done.returncode == 0, done.stdout[-1000:]
+
+
+ATTACK_AND_DEFENCE = """
+import torch
+
+def opposite(own, honest, rng, scale=20.0):
+    return (-scale * honest.mean(0)).expand_as(own)
+
+def nearest_half(updates):
+    distance = (updates - updates.median(0).values).norm(dim=1)
+    return updates[distance <= distance.median()].mean(0)
+"""
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_security_researcher_adds_an_attack_and_a_defence_and_reads_off_who_was_caught(
+    capsys: Capture,
+) -> None:
+    """docs/tutorials/attack.md. Updates 20 times as long and reversed: a rule by distances flags all of them.
+
+    Clients 0 to 9 with equal data distributions, three of them attackers, four rounds. The mean has no suspicion, so
+    it has no rates; root_only is a row because FLTrust uses root data.
+    """
+    Path("journey_parts.py").write_text(ATTACK_AND_DEFENCE)
+    Path("federation.toml").write_text(
+        'name = "federation"\nrounds = 4\n[root]\nsize = 40\n[clients]\ntotal = 10\nlocal_steps = 2\n'
+        '[attack]\nattackers = 3\n[model]\nname = "logistic"\n[evaluation]\nevery = 2\n'
+    )
+    sides = ["--defences", "fedavg,fltrust,journey_parts:nearest_half", "--attacks", "journey_parts:opposite,sign_flip"]
+    assert main(["arena", "federation.toml", *sides, "--jobs", "1", "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)["numbers"]
+    (matrix,) = numbers["matrices"]
+    cells = {(row["defence"], cell["attack"]): cell for row in matrix["defences"] for cell in row["attacks"]}
+    assert {defence for defence, _ in cells} == {"fedavg", "fltrust", "journey_parts:nearest_half", "root_only"}
+    assert matrix["clients_add"]["defence"] == "fltrust"
+
+    caught = cells["journey_parts:nearest_half", "journey_parts:opposite"]["detection"]
+    assert (caught["true_positive_rate"], caught["false_positive_rate"], caught["auc"]) == (1.0, 0.0, 1.0)
+    clients = caught["clients"]
+    assert clients["client"] == list(range(10)) and clients["sampled"] == [4] * 10
+    assert sorted(clients["attacked"]) == [0] * 7 + [4] * 3 and clients["flagged"] == clients["attacked"]
+    assert cells["fedavg", "journey_parts:opposite"]["detection"] is None
+    accuracy = {defence: cells[defence, "journey_parts:opposite"]["accuracy"]["mean"] for defence, _ in cells}
+    assert accuracy["journey_parts:nearest_half"] > accuracy["fedavg"] + 0.2
+    assert Path("arena/federation/arena.html").exists()
