@@ -11,8 +11,10 @@ import torch
 
 import dragfl
 from dragfl.engine.backends.worker_process import end_idle_processes
+from dragfl.engine.client import TrainTask
 from dragfl.engine.round import TrainTasks
 from dragfl.engine.server_round import ServerRound, available_clients
+from dragfl.engine.threads import one_thread, own_generator
 from dragfl.errors import SpecError
 from dragfl.rng import rng
 from dragfl.types import RoundContext
@@ -88,6 +90,32 @@ def test_an_absent_client_keeps_its_state(experiment: Load, name: str) -> None:
     if name == "scaffold":  # c is the mean of all c_m after any history
         mean = torch.stack([state["c"] for state in kept]).mean(0)
         torch.testing.assert_close(simulation.state.correction.c, mean, atol=1e-6, rtol=1e-5)
+
+
+def test_only_clients_that_take_part_send_a_full_gradient(experiment: Load) -> None:
+    """Mime's momentum after the first round is (1 - 0.9) times the mean gradient of the present clients."""
+    simulation = dragfl.simulate(experiment(rounds=1, clients=HALF, algorithm={"name": "mime"}))
+    fed = simulation.federation
+    context = RoundContext(0, 0.2, 3)
+    present = available_clients(fed, context, tuple(range(6)))
+    record = next(iter(simulation))
+    with one_thread(), own_generator():
+        gradients = fed.worker.gradients(TrainTask(present, fed.initial, {}, context, ({},) * len(present)))
+    torch.testing.assert_close(simulation.state.correction.s, 0.1 * gradients.delta.mean(0), atol=1e-7, rtol=1e-5)
+    assert 0 < len(present) < 6 and record.metrics["bytes_up"] == 2 * len(present) * fed.initial.nbytes
+
+
+def test_absent_attackers_do_not_see_the_model(experiment: Load) -> None:
+    """A free rider keeps the model it saw last; it keeps the same one while no attacker takes part."""
+    attack = {"name": "free_rider", "kind": "replay", "attackers": 1}
+    simulation = dragfl.simulate(experiment(rounds=8, clients=HALF, attack=attack))
+    before, seen = simulation.state.attack, set()
+    for record in simulation:
+        taken = not record.clients["dropped"][record.clients["attacker"].index(True)]
+        assert (simulation.state.attack is before) == (not taken)
+        before = simulation.state.attack
+        seen.add(taken)
+    assert seen == {True, False}
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "mime", "krum", "br_drag", "drag"])

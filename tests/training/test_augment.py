@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 import dragfl
+from dragfl.config.portable import why_not_portable
 from dragfl.data.dataset import Dataset
 from dragfl.errors import PartError, SpecError
 from dragfl.rng import rng
@@ -128,6 +130,7 @@ def test_a_function_from_python() -> None:
     assert dragfl.load(tables(brighter)).tables()["clients"]["augment"] == f"{__name__}:brighter"
     own = dragfl.load(tables(lambda x, rng: x))
     assert own.tables()["clients"]["augment"].startswith("object:")
+    assert "'object:" in (why_not_portable(replace(own, dataset="digits"), "use one worker") or "")
     assert torch.equal(trained(augment=lambda x, rng: x), trained(augment="none"))
     chained = dragfl.load(tables(f"flip+{__name__}:brighter"))
     assert isinstance(dragfl.simulate(chained).federation.worker.local.augment, Chain)

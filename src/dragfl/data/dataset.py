@@ -28,7 +28,7 @@ class Dataset:
     std: tuple[float, ...] = ()
     groups: Tensor | None = None  # (n,) int64: the writer, device or site of each training sample
     class_names: tuple[str, ...] = ()  # for figures and tables
-    transposed: bool = False  # rows and columns are exchanged, as in EMNIST; affects figures only
+    transposed: bool = False  # rows and columns are exchanged, as in EMNIST; figures and flips depend on it
     group_names: tuple[str, ...] = ()  # of the groups 0, 1, ..., for tables
 
     def __post_init__(self) -> None:
