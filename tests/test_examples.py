@@ -22,6 +22,7 @@ PRINTED = {  # part of the output of each script
     "own_aggregate": "ClippedMean satisfies the contract",
     "own_attack": "br_drag: accuracy",
     "own_correction": "adaptive prox x DRAG: accuracy",
+    "own_functions": "trimmed: accuracy",
     "own_model_and_data": "classes at the four centres",
     "root_only": "seed 2, BR-DRAG",
     "simulate": "'drag'",
