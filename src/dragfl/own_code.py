@@ -121,7 +121,7 @@ def as_annotated(function: Any, name: str, value: Any) -> Any:
     """A read-only numpy array of a tensor where the parameter is annotated as an array, else the tensor itself."""
     if "ndarray" not in str(parameters_of("function", function)[name].annotation).lower():
         return value
-    array = value.numpy().view()
+    array = value.detach().cpu().numpy().view()
     array.flags.writeable = False
     return array
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
 from torch import Tensor
 
 import dragfl
@@ -21,6 +22,7 @@ from dragfl.errors import Infeasible, Interrupted, PartError, SpecError
 from dragfl.testing import check_aggregate
 from dragfl.types import FederationInfo, RoundContext, RoundInputs
 from tests.conftest import Load, kept_bytes
+from tests.strategies import QUICK, cohorts
 
 MODULE = '''
 import numpy as np
@@ -88,6 +90,16 @@ def test_by_hand() -> None:
     rows = np.array([[0.0, 1.0], [4.0, 2.0], [1.0, 9.0]])
     assert functional.aggregate(middle, rows).tolist() == [2.0, 5.0]
     assert functional.aggregate(trimmed, rows, f=1, scale=2.0).tolist() == [2.0, 4.0]  # the medians 1 and 2, doubled
+
+
+@QUICK
+@given(cohorts(dtype=np.float32))
+def test_a_function_of_the_mean_is_the_mean(drawn: tuple[Tensor, Tensor]) -> None:
+    """For any cohort, in torch and in numpy."""
+    rows, _ = drawn
+    torch.testing.assert_close(functional.aggregate(lambda updates: updates.mean(0), rows), functional.mean(rows))
+    in_numpy = functional.aggregate(lambda updates: np.asarray(updates).mean(0), rows.numpy())
+    np.testing.assert_allclose(in_numpy, functional.mean(rows).numpy(), rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.parametrize("function", [middle, trimmed])

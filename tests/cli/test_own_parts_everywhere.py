@@ -301,6 +301,16 @@ def test_named_settings_of_own_parts_are_checked(capsys: pytest.CaptureFixture[s
     assert "algorithms.parts_x:middle.pover: parts_x:middle has no setting 'pover'" in capsys.readouterr().err
 
 
+def test_overrides_of_an_own_algorithm() -> None:
+    """The name gives one part; the others can be replaced."""
+    made = dragfl.load("x.toml", "algorithm.name=parts_x:middle", "algorithm.server=momentum", "algorithm.power=3")
+    assert (made.algorithm.aggregate.settings, made.algorithm.server.beta) == ({"power": 3}, 0.9)  # type: ignore[attr-defined]
+    resolved = dragfl.load(made.tables(), "algorithm.server.beta=0.5")
+    assert resolved.algorithm.server.beta == 0.5  # type: ignore[attr-defined]
+    with pytest.raises(SpecError, match=r"algorithm\.aggregate: parts_x:middle is the aggregate already"):
+        dragfl.load("x.toml", "algorithm.name=parts_x:middle", "algorithm.aggregate=median")
+
+
 def test_in_worker_processes() -> None:
     """All of them at once, by name, in two worker processes: the same bytes as in one."""
     overrides: list[Any] = [

@@ -133,6 +133,8 @@ ATTACK = [
         lambda self, state, view, context: (replace(view.own, delta=view.own.delta.double()), state),
         r"craft: delta is torch\.float64",
     ),
+    ("success_rate", lambda self, x, y, predict: None, "success_rate returned None; return a finite number"),
+    ("success_rate", lambda self, x, y, predict: y / "a", r"success_rate raised TypeError: .*test_calls\.py:\d+"),
     ("poison", lambda self, x, y, predict, rng: x, r"poison returned a Tensor; return \(x, y\)"),
     ("poison", lambda self, x, y, predict, rng: (x, y + 3), "poison: y has 24 labels; .* all in .0, 3"),
     ("poison", lambda self, x, y, predict, rng: (x, y.float()), r"poison: y is torch\.float32"),

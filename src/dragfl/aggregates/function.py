@@ -19,7 +19,7 @@ from dragfl.aggregates.robust.contract import assumed_f, check_count, find_short
 from dragfl.aggregates.robust.rule import aggregate_extras, check_feasible
 from dragfl.arithmetic import row_norms
 from dragfl.errors import PartError, SpecError
-from dragfl.lazy import Tensor
+from dragfl.lazy import Tensor, torch
 from dragfl.own_code import as_annotated, checked_tensor, name_of, named_errors, parameters_of, settings_of
 from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
 
@@ -67,11 +67,16 @@ def _fold(self: Any, plan: FunctionPlan, block: Updates) -> Partial:
     if isinstance(self, FunctionRuleWithF):
         settings[F] = assumed_f(self, None, check_feasible((self,), None, plan.per_round, block))
     if self.trusted:
-        settings[ROOT] = as_annotated(self.function, ROOT, plan.root)
+        settings[ROOT] = as_annotated(self.function, ROOT, _copy(plan.root))
     step = call_rule(self, block.delta, settings)
-    per_client = {"norm": block.norm, "suspicion": row_norms(block.delta - step)}
+    distance = torch.cat([row_norms(row[None] - step) for row in block.delta])  # a row at a time, to save memory
+    per_client = {"norm": block.norm, "suspicion": distance}
     extra = None if self.trusted else aggregate_extras(block, lambda _, rows: call_rule(self, rows, settings))
     return Partial.of(block, {"step": step}, per_client, extra=extra)
+
+
+def _copy(root: Tensor | None) -> Tensor | None:
+    return None if root is None else root.clone()
 
 
 def call_rule(rule: FunctionRule | FunctionRuleWithF, rows: Tensor, settings: Mapping[str, Any]) -> Tensor:

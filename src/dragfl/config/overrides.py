@@ -83,6 +83,8 @@ def _spelled_out(tables: Mapping[str, Any], path: list[str], others: list[list[s
     """The `[algorithm]` table with all parts spelled out, ready for one of them to be changed at `path`."""
     refuse_old_keys(tables)
     table = with_named_settings(tables, "algorithm")
+    if ":" in str(table.get("name")) and not PARTS.keys() <= table.keys():  # the user's own, which is built later
+        return table
     expanded = expand(table)
     if _order(path) == Order.PART_SETTING:
         return expanded

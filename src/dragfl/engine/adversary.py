@@ -81,7 +81,7 @@ class Rehearsal:
 
     def __call__(self, deltas: Tensor) -> Tensor:
         rule, state = self.defence.rule, self.defence.state
-        needs = rule.needs(state)
+        needs = calls.needs(rule, state)
         everyone = Updates.concat([block.updates for block in self.clean])
         sent = replace(everyone.select(self.rows), delta=deltas.to(everyone.delta.dtype))
         blocks = _in_blocks(self.clean, put_rows(everyone, self.rows, sent))

@@ -25,6 +25,7 @@ from dragfl.types import (
     DataAttack,
     FederationInfo,
     LocalResult,
+    MeasuresSuccess,
     Partial,
     Plan,
     Predict,
@@ -42,6 +43,11 @@ Tensors = Mapping[str, Tensor]
 def init(part: Any, info: FederationInfo) -> State:
     """The state of a part before the first round."""
     return _state(f"{name_of(part)}.init", _call(part, "init", info)) if is_own(part) else part.init(info)
+
+
+def needs(part: Any, state: State) -> frozenset[str]:
+    """The inputs that a part needs in this round."""
+    return frozenset(_call(part, "needs", state))
 
 
 def begin(
@@ -176,6 +182,13 @@ def poison(
     if not len(labels) or int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise PartError(f"{what}: y has {len(labels)} labels; give at least one, all in [0, {classes})")
     return inputs, labels
+
+
+def success_rate(attack: MeasuresSuccess, x: Tensor, y: Tensor, predict: Predict) -> float:
+    rate = _call(attack, "success_rate", x, y, predict)
+    if is_own(attack) and not (isinstance(rate, int | float) and math.isfinite(rate)):
+        raise PartError(f"{name_of(attack)}.success_rate returned {rate!r}; return a finite number")
+    return float(rate)
 
 
 def model_errors(module: nn.Module) -> AbstractContextManager[None]:

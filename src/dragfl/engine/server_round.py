@@ -70,7 +70,7 @@ class ServerRound:
         attackers = fed.adversary.active(context, cohort, fed.info.clients) if fed.adversary else frozenset[int]()
         log = RoundLog(cohort, attackers)
         correction, rule = fed.algorithm.correction, fed.algorithm.aggregate
-        needs, to_send = rule.needs(state.aggregate), correction.needs(state.correction)
+        needs, to_send = calls.needs(rule, state.aggregate), calls.needs(correction, state.correction)
         root = fed.backend.train_root(state.w, context, state.buffers) if "root" in needs | to_send else None
         gradient = cohort_gradient(fed, state, context, log, present, to_send)
         sent = RoundInputs(root=root if "root" in to_send else None, gradient=gradient)
@@ -85,7 +85,7 @@ class ServerRound:
 
     @property
     def needs(self) -> frozenset[str]:
-        return self.fed.algorithm.aggregate.needs(self.state.aggregate)
+        return calls.needs(self.fed.algorithm.aggregate, self.state.aggregate)
 
     def begin(self, mean: Tensor | None = None) -> Plan:
         """Fix and return the aggregate's plan. Without a usable update there is no mean, and nothing to fold."""

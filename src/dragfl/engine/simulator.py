@@ -175,7 +175,7 @@ class Worker:
         attack: object = self.attack
         if isinstance(attack, MeasuresSuccess):
             predict = partial(self.local.loop.predict, w, block=self.test_block)
-            metrics["attack_success"] = attack.success_rate(x, y, predict)
+            metrics["attack_success"] = calls.success_rate(attack, x, y, predict)
         return metrics
 
     @cached_property

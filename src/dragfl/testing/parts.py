@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
-from dragfl.algorithms import chain
+from dragfl.algorithms import PARTS, PRESETS, chain
+from dragfl.attacks import ATTACKS
 from dragfl.config.build_parts import build_attack, make_algorithm, make_model, make_part
 from dragfl.config.registry import build
 from dragfl.data.dataset import Dataset
 from dragfl.data.partitions import PARTITIONS
 from dragfl.errors import SpecError
+from dragfl.models import MODELS
 from dragfl.models.call import MODEL_INPUTS
 from dragfl.own_code import import_object, is_function, name_of, named_errors, parameters_of
 from dragfl.testing.data_parts import SHAPES, dataset_findings, model_findings, partition_findings
@@ -22,6 +24,15 @@ from dragfl.types import Algorithm
 
 KINDS = ("aggregate", "correction", "server step", "attack", "algorithm", "model", "partition", "dataset")
 METHODS = {"fold": "aggregate", "client_finish": "correction", "update": "server step", "craft": "attack"}
+BUILT_IN: dict[str, Mapping[str, Any]] = {
+    "aggregate": PARTS["aggregate"],
+    "correction": PARTS["correction"],
+    "server step": PARTS["server"],
+    "attack": ATTACKS,
+    "algorithm": PRESETS,
+    "model": MODELS,
+    "partition": PARTITIONS,
+}
 FIRST = {"updates": "aggregate", "labels": "partition", "own": "attack"}  # first parameter of a function
 
 
@@ -43,6 +54,8 @@ def kind_of(given: Any) -> str:
     """The kind of a part, from its methods or the names of its parameters."""
     if isinstance(given, str) and "+" in given:
         return "aggregate"
+    if isinstance(given, str) and (kinds := [kind for kind, names in BUILT_IN.items() if given in names]):
+        return kinds[0]
     found = import_object("check", given) if isinstance(given, str) else given
     if isinstance(found, Algorithm | Dataset):
         return "algorithm" if isinstance(found, Algorithm) else "dataset"
