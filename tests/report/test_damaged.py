@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dragfl import report
 from dragfl.errors import DamagedRun
+from dragfl.report.export import csv_text
 from dragfl.report.find import load_runs
+from dragfl.report.latex import latex_text
 
-from .conftest import MakeRun
+from .conftest import MakeRun, write_run
 
 BROKEN = {
     "torn metrics": ("metrics.jsonl", "not json\n", "Expecting value"),
     "a list for a round": ("metrics.jsonl", "[1, 2]\n", "line 1 has no round"),
     "no round": ("metrics.jsonl", '{"round": 1}\n{"accuracy": 0.5}\n', "line 2 has no round"),
     "text for a number": ("metrics.jsonl", '{"round": 1, "accuracy": "high"}\n', "has accuracy = 'high', no number"),
+    "a number for classes": ("metrics.jsonl", '{"round": 1, "class_accuracy": 0.5}\n', "class_accuracy = 0.5, no list"),
+    "text for a class": ("metrics.jsonl", '{"round": 1, "class_accuracy": ["a"]}\n', "no list of numbers"),
+    "seconds": ("timing.jsonl", '{"round": 1, "seconds": [2]}\n', "has seconds = [2], no number"),
     "timing": ("timing.jsonl", "{}\n", "line 1 has no round"),
     "clients": ("clients.jsonl", '{"round": 1, "client": [0, 1], "norm": [0.5]}\n', "equally long lists"),
     "no telemetry lists": ("clients.jsonl", '{"round": 1, "client": 3}\n', "equally long lists"),
     "spec": ("spec.toml", "= 3", "Invalid statement"),
     "a table that is none": ("spec.toml", 'algorithm = "drag"', "algorithm is no table"),
     "seed": ("spec.toml", 'seed = "one"', "seed = 'one' is no whole number"),
+    "target": ("spec.toml", 'target_accuracy = "high"', "target_accuracy = 'high' is no number"),
+    "partition": ("spec.toml", '[data]\npartition = "iid"', "data.partition is no table"),
+    "bytes": ("result.json", '{"bytes_up": [1]}', "bytes_up = [1] is no number"),
+    "an accuracy that is not finite": ("metrics.jsonl", '{"round": 1, "accuracy": NaN}\n', "has accuracy = nan"),
     "not text": ("run.json", "\x00\x01", "Expecting value"),
+    "fingerprints": ("run.json", '{"fingerprints": [1]}', "fingerprints is no table"),
     "result": ("result.json", "[]", "expected a table"),
 }
 
@@ -40,6 +54,26 @@ def test_a_damaged_run_is_listed_with_its_reason(make_run: MakeRun, file: str, t
     assert reason in damaged.reason and file in damaged.reason
     with pytest.raises(DamagedRun, match=rf"no readable run; .*{file}"):
         report.read_summary(bad.path)
+
+
+JUNK = ("junk", [1, 2], {"a": 1}, -5, 1.5, True, float("nan"), None)
+
+
+@given(st.data())
+def test_any_value_in_any_place_is_read_or_reported(data: st.DataObject) -> None:
+    """Replace one value of one file by junk: the report is made, with the run or with the reason why not."""
+    with TemporaryDirectory() as folder:
+        write_run(Path(folder) / "good", rounds=2, attack="sign_flip")
+        bad = write_run(Path(folder) / "bad", seed=1, rounds=2, attack="sign_flip").path
+        file = data.draw(st.sampled_from(["run.json", "result.json", "metrics.jsonl", "timing.jsonl", "clients.jsonl"]))
+        lines = [json.loads(line) for line in (bad / file).read_text().splitlines()]
+        key = data.draw(st.sampled_from(sorted(lines[-1])))
+        lines[-1][key] = data.draw(st.sampled_from(JUNK))
+        (bad / file).write_text("\n".join(map(json.dumps, lines)) + "\n")
+        summary = report.read_summary(folder)
+        assert len(summary.damaged) + sum(len(row.seeds) for row in summary.rows) == 2
+        json.dumps(summary.values(), allow_nan=False)
+        assert csv_text(summary.rows) and latex_text(summary.rows) and report.rich_tables(summary.rows, 80)
 
 
 def test_a_missing_file(make_run: MakeRun) -> None:

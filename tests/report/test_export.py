@@ -164,6 +164,21 @@ def test_runs_on_different_datasets_are_not_ranked_together(make_run: MakeRun) -
     ]  # fmt: skip
 
 
+def test_data_that_differ_under_one_name_are_not_ranked_together(make_run: MakeRun) -> None:
+    for algorithm, digest in (("drag", "aaaaaaaa"), ("fedavg", "bbbbbbbb"), ("fltrust", "aaaaaaaa")):
+        run = make_run(algorithm, algorithm=algorithm, rounds=2)
+        info = json.loads((run.path / "run.json").read_text()) | {"fingerprints": {"data": digest, "model": "m"}}
+        (run.path / "run.json").write_text(json.dumps(info))
+    rows = report.summarize_runs(run.path.parent)
+    assert [(row.problem[0], row.algorithm) for row in rows if row.algorithm == "fedavg"] == [
+        ("digits (data bbbbbb)", "fedavg")
+    ]
+    assert {row.problem[0] for row in rows if row.algorithm != "fedavg"} == {"digits (data aaaaaa)"}
+    with pytest.raises(SpecError, match="no dataset, partition and attack in common"):
+        report.compare(run.path.parent, "drag", "fedavg")
+    assert len(report.compare(run.path.parent, "drag", "fltrust")) == 1
+
+
 def test_a_file_as_folder_is_an_error(make_run: MakeRun, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SpecError, match="is a file; give a folder"):

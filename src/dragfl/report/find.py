@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from dragfl.errors import DamagedRun, SpecError
-from dragfl.runs.directory import CLIENTS, METRICS, SPEC, TIMING, Run
+from dragfl.report.labels import flatten
+from dragfl.runs.directory import CLIENTS, INFO, METRICS, RESULT, SPEC, TIMING, Run
 
 RunLike = Run | Path | str
+CLASS_METRIC = "class_accuracy"  # a list, by class
+BYTES = ("bytes_up", "bytes_down")
+TABLES = {
+    "algorithm", "algorithm.aggregate", "algorithm.correction", "algorithm.server", "attack", "clients", "data",
+    "data.partition", "evaluation", "model",
+}  # fmt: skip
+EVALUATED = re.compile(r".*(accuracy|loss|variance|decile)")  # null or absent in rounds without an evaluation
 
 
 @dataclass(frozen=True)
@@ -76,12 +86,17 @@ def _search_below(path: Path) -> list[Run]:
 
 def check_run(run: Run, *, clients: bool = True) -> None:
     """Read every file that a report uses; `DamagedRun` if one is missing, incomplete or of another form."""
-    for key in ("algorithm", "attack", "clients", "data", "evaluation", "model"):
-        if not isinstance(run.spec.get(key, {}), Mapping):
-            raise _damaged(run, SPEC, f"{key} is no table")
+    for key in TABLES & flatten(run.spec).keys():
+        raise _damaged(run, SPEC, f"{key} is no table")
+    for file, table, keys in ((SPEC, run.spec, ("rounds", "target_accuracy")), (RESULT, run.result or {}, BYTES)):
+        for key in keys:
+            if not _is_number(table.get(key, 0), finite=True):
+                raise _damaged(run, file, f"{key} = {table[key]!r} is no number")
     if not isinstance(run.spec.get("seed", 0), int):
         raise _damaged(run, SPEC, f"seed = {run.spec['seed']!r} is no whole number")
-    _ = run.info, run.result  # reading them raises
+    prints = run.info.get("fingerprints") or {}
+    if not isinstance(prints, Mapping) or not isinstance(prints.get("code", {}), Mapping):
+        raise _damaged(run, INFO, "fingerprints is no table")
     logs = {METRICS: run.metrics, TIMING: run.timing} | ({CLIENTS: run.clients} if clients else {})
     for file, lines in logs.items():
         for i, line in enumerate(lines, 1):
@@ -97,13 +112,24 @@ def _problem(file: str, line: Any) -> str:
         lists = [value for key, value in line.items() if key != "round"]
         if "client" not in line or not all(isinstance(v, list) and len(v) == len(line["client"]) for v in lists):
             return "is no set of equally long lists"
-    elif file == METRICS:
-        for key in ("accuracy", "loss", "bytes_up", "bytes_down"):
-            try:
-                float(line.get(key) or 0.0)
-            except (TypeError, ValueError):
-                return f"has {key} = {line[key]!r}, no number"
+        return ""
+    for key, value in line.items():
+        if key == CLASS_METRIC:
+            if not (isinstance(value, list) and all(v is None or _is_number(v, finite=True) for v in value)):
+                return f"has {key} = {value!r}, no list of numbers"
+        elif EVALUATED.fullmatch(key):
+            if value is not None and not _is_number(value, finite=not key.endswith("loss")):
+                return f"has {key} = {value!r}, no number"
+        elif key in (*BYTES, "seconds", "evaluation_seconds") and not _is_number(value, finite=True):
+            return f"has {key} = {value!r}, no number"
     return ""
+
+
+def _is_number(value: Any, *, finite: bool) -> bool:
+    """Whether a logged value is a number; one that is not finite is logged by its name."""
+    if isinstance(value, (int, float)):
+        return math.isfinite(value) or not finite
+    return not finite and value in ("nan", "inf", "-inf")
 
 
 def _damaged(run: Run, file: str, problem: str) -> DamagedRun:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dragfl.report.find import RunLike, load_runs
+from dragfl.report.find import CLASS_METRIC, RunLike, load_runs
 from dragfl.report.groups import seed_of
 from dragfl.report.labels import flatten
-from dragfl.report.tables import CLASS_METRIC
 from dragfl.runs.directory import Run
 
 if TYPE_CHECKING:

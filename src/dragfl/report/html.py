@@ -62,12 +62,14 @@ def _table(rows: Sequence[Row], columns: Sequence[str]) -> dict[str, Any]:
 
 
 def _class_table(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
-    """(label, accuracy of each class in percent) of the rows that have them."""
-    return [
-        (row.label, [NOT_SET if value is None else f"{100 * value:.1f}" for value in row.class_accuracy])
-        for row in rows
-        if row.class_accuracy
-    ]
+    """(label, accuracy of each class in percent) of the rows that have them; all rows have equally many entries."""
+    most = max((len(row.class_accuracy) for row in rows), default=0)
+
+    def texts(row: Row) -> list[str]:
+        known = [NOT_SET if value is None else f"{100 * value:.1f}" for value in row.class_accuracy]
+        return known + [NOT_SET] * (most - len(known))
+
+    return [(row.label, texts(row)) for row in rows if row.class_accuracy]
 
 
 def write_template(page: Path, template: str, **values: Any) -> Path:

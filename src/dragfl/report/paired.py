@@ -13,7 +13,7 @@ from dragfl.report.find import RunLike, find_runs
 from dragfl.report.groups import Group, group_runs, seed_of
 from dragfl.report.labels import flatten, format_value
 from dragfl.report.outcomes import Outcome, is_fraction, low_is_best, outcome
-from dragfl.report.problems import headings, problem_of
+from dragfl.report.problems import data_versions, headings, problem_of
 from dragfl.report.statistics import ENUMERATED, sign_flip_p, smallest_p, t_interval
 
 
@@ -165,11 +165,13 @@ def compare_groups(
     shared = {group for group in sides[0] if group in sides[1]}
     if shared:
         raise SpecError(f"compare: '{first}' and '{second}' are the same runs; give two different labels")
-    problems = dict.fromkeys(problem_of(group.spec) for side in sides for group in side)
-    titles = headings(problem_of(group.spec) for group in groups)
+    problems = {
+        group: problem_of(group.spec, version) for group, version in zip(groups, data_versions(groups), strict=True)
+    }
+    titles = headings(problems.values())
     found = []
-    for problem in sorted(problems):
-        a, b = ([group for group in side if problem_of(group.spec) == problem] for side in sides)
+    for problem in sorted(titles):
+        a, b = ([group for group in side if problems[group] == problem] for side in sides)
         if a and b:
             found.append(_compare(_match(a, b, first, second), first, second, metric, titles[problem]))
     if not found:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dragfl.report.groups import SHORT, Group, fingerprints
 from dragfl.report.labels import NO_ATTACK, attack_name, flatten, format_value, short_name
 
 NOT_PART_OF_IT = ("name", "kind", "exceeds_f", "forge_extras")  # names, and what follows from the algorithm
@@ -12,12 +13,12 @@ NOT_PART_OF_IT = ("name", "kind", "exceeds_f", "forge_extras")  # names, and wha
 Problem = tuple[str, str, str]  # dataset, partition and attack with their settings, as text
 
 
-def problem_of(spec: Mapping[str, Any]) -> Problem:
-    """`("digits", "dirichlet_class (a=0.1)", "sign_flip (attackers=6, scale=1.0)")`."""
+def problem_of(spec: Mapping[str, Any], version: str = "") -> Problem:
+    """`("digits", "dirichlet_class (a=0.1)", "sign_flip (attackers=6, scale=1.0)")`; `version` of the data."""
     data = spec.get("data", {})
     partition, attack = data.get("partition", {}), attack_name(spec)
     return (
-        format_value(data.get("dataset")),
+        format_value(data.get("dataset")) + (f" (data {version})" if version else ""),
         _describe(short_name(str(partition.get("kind", "iid"))), partition),
         NO_ATTACK if attack is None else _describe(attack, spec["attack"]),
     )
@@ -26,6 +27,17 @@ def problem_of(spec: Mapping[str, Any]) -> Problem:
 def _describe(name: str, table: Mapping[str, Any]) -> str:
     settings = [f"{k}={format_value(v)}" for k, v in flatten(table).items() if k not in NOT_PART_OF_IT]
     return f"{name} ({', '.join(settings)})" if settings else name
+
+
+def data_versions(groups: Sequence[Group]) -> list[str]:
+    """For each group, the digest of its data if the data of this name differ between groups, else ""."""
+    digests = [next((d["data"] for d in map(fingerprints, group.runs) if "data" in d), "") for group in groups]
+    names = [format_value(group.spec.get("data", {}).get("dataset")) for group in groups]
+    known: dict[str, set[str]] = {}
+    for name, digest in zip(names, digests, strict=True):
+        known.setdefault(name, set()).add(digest)
+    several = {name for name, found in known.items() if len(found - {""}) > 1}
+    return [digest[:SHORT] if name in several else "" for name, digest in zip(names, digests, strict=True)]
 
 
 def headings(problems: Iterable[Problem]) -> dict[Problem, str]:

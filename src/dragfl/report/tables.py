@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
-from dragfl.report.find import RunLike, find_runs
+from dragfl.report.find import CLASS_METRIC, RunLike, find_runs
 from dragfl.report.groups import Group, group_runs, seed_of
 from dragfl.report.labels import NOT_SET, SEPARATOR, make_labels
 from dragfl.report.numbers import (
@@ -20,7 +20,7 @@ from dragfl.report.numbers import (
     format_seconds,
     mean_std,
 )
-from dragfl.report.problems import Problem, headings, problem_of
+from dragfl.report.problems import Problem, data_versions, headings, problem_of
 from dragfl.report.targets import costs_to_target, rounds_completed, rounds_to_target
 from dragfl.runs.directory import Run
 
@@ -43,7 +43,6 @@ CLIENT_METRICS = {
     "client_accuracy_worst_decile": "client worst 10 %",
     "client_accuracy_variance": "client variance",
 }
-CLASS_METRIC = "class_accuracy"
 COLUMNS = (  # in this order; a name stands for all columns that begin with it
     "run", "seed", "rounds to", "best accuracy", "final accuracy", "final 95 % interval", *CLIENT_METRICS.values(),
     "bytes up", "bytes down", "bytes to", "seconds to", "rounds",
@@ -76,11 +75,12 @@ class Row:
     class_accuracy: tuple[float | None, ...] = ()  # mean over seeds; None for a class without test samples
     spec: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of the first run
     short_label: str = ""  # unique among the rows of the same problem
+    data_version: str = ""  # digest of the data, if data of the same name differ
 
     @property
     def problem(self) -> Problem:
         """Rows with the same problem may be ranked together."""
-        return problem_of(self.spec)
+        return problem_of(self.spec, self.data_version)
 
     @property
     def all_unfinished(self) -> bool:
@@ -144,7 +144,7 @@ def summarize_groups(groups: Sequence[Group]) -> list[Row]:
         dataset, partition, attack = row.problem
         return dataset, partition, row.attack or "", attack, rounds if math.isfinite(rounds) else math.inf, -best
 
-    rows = sorted(map(_summarize_group, groups), key=rank)
+    rows = sorted(map(_summarize_group, groups, data_versions(groups)), key=rank)
     return [replace(row, short_label=_short_label(row, rows)) for row in rows]
 
 
@@ -167,7 +167,7 @@ def split_by_problem(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     ]
 
 
-def _summarize_group(group: Group) -> Row:
+def _summarize_group(group: Group, data_version: str) -> Row:
     counted = [run for run in group.runs if run.finished] or group.runs  # unfinished runs would bias the means
     curves = [curve for run in counted if (curve := judged_accuracies(run))]
     diverged = [run for run in group.runs if run.diverged]
@@ -195,6 +195,7 @@ def _summarize_group(group: Group) -> Row:
         clients={key: value for key in CLIENT_METRICS if (value := _client_metric(counted, key)) is not None},
         class_accuracy=_class_accuracy(counted),
         spec=group.spec,
+        data_version=data_version,
     )
 
 

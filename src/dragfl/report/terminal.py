@@ -45,7 +45,7 @@ def rich_tables(rows: Sequence[Row], width: int | None = None) -> list[Table]:
 
 def rich_table(rows: Sequence[Row], width: int | None = None) -> Table:
     """The rows as one table; rows with different problems are not separated."""
-    (table,) = rich_tables([replace(row, spec={}) for row in rows], width)
+    (table,) = rich_tables([replace(row, spec={}, data_version="") for row in rows], width)
     return table
 
 
