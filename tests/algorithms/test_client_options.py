@@ -218,3 +218,10 @@ def test_accumulated_root_gradients_are_plain_sgd(option: str) -> None:
     made = {**TABLES, "root": {"size": 10, "accumulate": True}, "clients": {option: OPTIONS[option]}}
     with pytest.raises(SpecError, match=rf"clients\.{option}: .*root\.accumulate = true"):
         dragfl.load(made)
+
+
+def test_the_authors_scaffold_refuses_too() -> None:
+    made = {**TABLES, "algorithm": {"correction": "dragfl.reproduction.parts:SharedVariateScaffold"}}
+    for option in ("momentum", "clip_norm"):
+        with pytest.raises(SpecError, match=rf"clients\.{option}: .*SharedVariateScaffold"):
+            dragfl.load({**made, "clients": {option: OPTIONS[option]}})

@@ -5,6 +5,7 @@ Curves name them by path, as in `algorithm.correction=dragfl.reproduction.parts:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,6 +51,7 @@ class SharedVariateScaffold:
 
     fields: ClassVar[Fields] = SCAFFOLD.fields
     sends: ClassVar[Fields] = SCAFFOLD.sends
+    refuses: ClassVar[Mapping[str, str]] = {**SCAFFOLD.refuses, "momentum": "the authors' code has plain SGD"}
     init = staticmethod(SCAFFOLD.init)
     affine = staticmethod(SCAFFOLD.affine)
     server_finish = staticmethod(SCAFFOLD.server_finish)
