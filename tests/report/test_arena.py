@@ -317,6 +317,8 @@ def test_without_a_rule_with_root_data_there_is_no_such_headline(tmp_path: Path)
 )
 def test_times_are_shown_only_if_no_two_runs_overlapped(tmp_path: Path, stored: dict[str, object], reason: str) -> None:
     results = control_arena(tmp_path, {"fedavg": 0.9}, **stored)
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "arena-cost.png").write_bytes(b"of an earlier page")
     assert reason in results.no_times and bool(reason) == bool(results.no_times)
     assert (results.seconds_per_round("fedavg") is None) == bool(reason)
     text = report.write_arena_report(tmp_path).read_text()

@@ -119,6 +119,15 @@ def test_an_interrupted_tuning_continues(tables: dict[str, Any], tmp_path: Path)
     assert (tmp_path / MANIFEST).read_bytes() == before
 
 
+def test_of_equal_candidates_the_default_is_kept(tables: dict[str, Any], tmp_path: Path) -> None:
+    """FLTrust rescales updates, and a reversed one has weight 0 whatever its length: all four scores are equal."""
+    sides: dict[str, Any] = {"out": tmp_path, "tune_attacks": 4, "root_only": False}
+    dragfl.arena(tables, ["fltrust"], ["sign_flip"], **sides)
+    (tuned,) = json.loads((tmp_path / MANIFEST).read_text())["tuning"]["strengths"]
+    assert tuned["candidates"] == [0.25, 2.0, 4.0, 16.0]  # 2 replaces 1
+    assert len(set(tuned["validation_accuracy"])) == 1 and tuned["selected"] == 2.0
+
+
 @dataclass(frozen=True)
 class Own:
     """An attack of the user with a strength; it fails for large values."""

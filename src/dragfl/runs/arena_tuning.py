@@ -49,9 +49,11 @@ class StrengthTuning:
         return [_planned(cell) for cell in self.cells]
 
     def select(self) -> Mapping[str, Any]:
-        """The candidate that hurts most, from the finished runs, as `arena.json` has it."""
+        """The candidate that hurts most, from the finished runs, as `arena.json` has it; of equal ones the default."""
         found = [_last_accuracy(load_run(p.folder)) for p in self.planned]
-        selected = self.candidates[found.index(min(found))]
+        default = _settings(_planned(self.cells[0]).experiment.attack)[self.setting]
+        candidates = zip(found, self.candidates, strict=True)
+        _, selected = min(candidates, key=lambda candidate: (candidate[0], candidate[1] != default))
         names = ("defence", "attack", "partition", "attackers")
         return {
             **dict(zip(names, self.cells[0].key, strict=True)),

@@ -36,9 +36,12 @@ def write_arena_page(results: ArenaResults, out: Path, *, title: str | None = No
                 }
             )
         cost = figures.draw_cost(results)
-        for drawing in [*(drawing for section in sections for drawing in section["figures"]), cost]:
-            if drawing is not None:
-                drawing.save(out / FIGURES)
+        drawn = [*(drawing for section in sections for drawing in section["figures"]), *([cost] if cost else [])]
+        for drawing in drawn:
+            drawing.save(out / FIGURES)
+    for path in (out / FIGURES).glob("arena-*"):  # of an earlier page
+        if path.stem not in {drawing.name for drawing in drawn}:
+            path.unlink()
     groups = [Group(defence, attack, "", entry.runs) for defence, attack, entry in results.entries if entry.runs]
     return write_template(
         out / "arena.html",
