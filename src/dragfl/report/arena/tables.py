@@ -158,13 +158,13 @@ def format_detection(matrix: Matrix) -> tuple[list[str], list[list[str]]]:
 
 
 def _format_rates(entry: Entry) -> str:
-    """`98 / 1 / 0.99`; n/a for a rule that flags nobody."""
+    """`98 / 1`, in the next line `0.99`; n/a for a rule that flags nobody."""
     if entry.accuracy is None:
         return format_entry(entry)
+    if entry.flagged_by is None:
+        return "n/a"
     rates = ["n/a" if r is None else f"{100 * r:.0f}" for r in (entry.true_positive_rate, entry.false_positive_rate)]
-    return (
-        "n/a" if entry.flagged_by is None else " / ".join([*rates, "n/a" if entry.auc is None else f"{entry.auc:.2f}"])
-    )
+    return " / ".join(rates) + "\n" + ("n/a" if entry.auc is None else f"{entry.auc:.2f}")
 
 
 def format_strengths(matrix: Matrix) -> tuple[list[str], list[list[str]]] | None:
