@@ -54,7 +54,8 @@ def import_object(where: str, target: str) -> Any:
                 f"{where}: '{target}' is defined in a script or notebook that is not running here; run it from there, "
                 "or define it in a module that can be imported and write module:attr"
             ) from None
-        raise SpecError(f"{where}: module '{module_name}' has no '{attr}'{nearest(attr, vars(module))}") from None
+        public = [name for name in vars(module) if not name.startswith("_")]
+        raise SpecError(f"{where}: module '{module_name}' has no '{attr}'{nearest(attr, public)}") from None
     _imported[id(found)] = (target, found)
     return found
 
@@ -141,8 +142,10 @@ def named_errors(name: str, *, only_own: bool = False) -> Iterator[None]:
         own = [f for f in frames if not f.filename.startswith(_LIBRARIES) and "site-packages" not in f.filename]
         if only_own and not own:
             raise
-        line = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "in the call itself"
-        raise PartError(f"{name} raised {type(error).__name__}: {error} ({line}); fix that line") from error
+        advice = "; check the parameters it takes"
+        if own:
+            advice = f" ({Path(own[-1].filename).name}:{own[-1].lineno}); fix that line"
+        raise PartError(f"{name} raised {type(error).__name__}: {error}{advice}") from error
 
 
 _LIBRARIES = ("<frozen", str(Path(__file__).parent), str(Path(inspect.__file__).parent))

@@ -296,6 +296,9 @@ def test_named_settings_of_own_parts_are_checked(capsys: pytest.CaptureFixture[s
     Path("y.toml").write_text(SPEC + "scales = 1\n")
     assert main(["run", "y.toml", "--out", "r", "--quiet"]) == 2
     assert "attacks.parts_x:opposite.scales: parts_x:opposite has no setting 'scales'" in capsys.readouterr().err
+    Path("y.toml").write_text(SPEC.replace("parts_x:opposite", "parts_x:data"))
+    assert main(["run", "y.toml", "--out", "r", "--quiet"]) == 2
+    assert "attacks.parts_x:data: parts_x:data has no parameter 'own'; an attack is" in capsys.readouterr().err
     Path("y.toml").write_text(SPEC.replace("power = 2", "pover = 2"))
     assert main(["run", "y.toml", "--out", "r", "--quiet"]) == 2
     assert "algorithms.parts_x:middle.pover: parts_x:middle has no setting 'pover'" in capsys.readouterr().err

@@ -220,6 +220,7 @@ def test_a_model_whose_first_output_is_not_finite(experiment: Load) -> None:
         (lambda labels, clients, rng: [np.arange(3)], "made 1 clients and clients.total is 6"),
         (lambda labels, clients, rng: [np.arange(3)] * 5 + [np.empty(0, int)], r"client 5 has .*shape \(0,\)"),
         (lambda labels, clients, rng: [np.arange(142, 145)] * 6, r"client 0 has the samples 142 to 144; .*\[0, 144\)"),
+        (lambda labels, clients: None, r"raised TypeError: .*3 were given; check the parameters it takes"),
         (lambda labels, clients, rng: labels["x"], r"raised IndexError: .*test_calls\.py:\d+"),
     ],
 )

@@ -83,6 +83,11 @@ def test_each_runs(experiment: Load, given: Any) -> None:
     assert len(list(dragfl.simulate(experiment(model=given)))) == 3
 
 
+def test_settings_of_a_model_given_by_its_name_alone(experiment: Load) -> None:
+    spec = experiment("model.width=5", model="tests.models.test_call:Channels")
+    assert spec.tables()["model"]["width"] == 5
+
+
 def test_the_error_says_what_was_tried() -> None:
     with pytest.raises(SpecError) as error:
         call_model(Channels, (6,), 3, {"wdith": 4})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -80,7 +81,7 @@ def check_named_settings(tables: Mapping[str, Any]) -> None:
                 else:
                     build_attack(named)
             except SpecError as error:
-                raise SpecError(str(error).replace(f"{kind}.", f"{kind}s.{name}.", 1)) from None
+                raise SpecError(re.sub(rf"^{kind}(?=[.:])", f"{kind}s.{name}", str(error))) from None
 
 
 def make_algorithm(tables: Mapping[str, Any]) -> Algorithm:

@@ -64,7 +64,7 @@ def replace_values(tables: dict[str, Any], changes: list[tuple[list[str], Any]])
 def _inner(place: Mapping[str, Any], path: list[str], i: int) -> dict[str, Any]:
     """A copy of the table at the i-th key of a path; empty if there is none yet."""
     inner = place.get(path[i], {})
-    if isinstance(inner, str) and path[i] in PARTS:
+    if isinstance(inner, str) and path[i] in (*PARTS, "model"):
         inner = {"name": inner}
     if not isinstance(inner, Mapping):
         raise SpecError(f"{'.'.join(path)}: '{path[i]}' is not a table but {inner!r}; set it as a whole")
