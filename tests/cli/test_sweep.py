@@ -207,15 +207,16 @@ class TestJson:
         assert "edge of its grid" in values["warnings"][0]
 
     @pytest.mark.usefixtures("no_figures")
-    def test_a_damaged_log_is_listed(self, capsys: Capture) -> None:
+    @pytest.mark.parametrize("file", ["metrics.jsonl", "clients.jsonl", "result.json"])
+    def test_a_damaged_run_is_listed_and_the_others_go_on(self, capsys: Capture, file: str) -> None:
         main(["sweep", "grid.toml", "seed=0,1", "--quiet"])
-        Path("sweeps/grid/seed1/clients.jsonl").write_text("torn\n")
-        assert main(["sweep", "grid.toml", "seed=0,1", "--json"]) == 0
+        (Path("sweeps/grid/seed1") / file).write_text("torn\n")
+        assert main(["sweep", "grid.toml", "seed=0,1,2", "--json"]) == 0
         values = json.loads(capsys.readouterr().out)
-        assert [row["seeds"] for row in values["rows"]] == [[0]]
+        assert [row["seeds"] for row in values["rows"]] == [[0, 2]]
         assert [run["path"] for run in values["damaged"]] == ["sweeps/grid/seed1"]
-        assert main(["sweep", "grid.toml", "seed=0,1"]) == 0
-        assert "damaged, left out: sweeps/grid/seed1/clients.jsonl: cannot be read" in capsys.readouterr().out
+        assert main(["sweep", "grid.toml", "seed=0,1,2"]) == 0
+        assert f"damaged, left out: sweeps/grid/seed1/{file}: cannot be read" in capsys.readouterr().out
 
 
 class TestReport:

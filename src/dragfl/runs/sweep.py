@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from traceback import extract_tb
@@ -133,8 +134,9 @@ def run_planned(
     unfinished = []
     for p, run in existing:
         if run is not None and run.finished and p.folder not in stale:
-            callbacks.on_begin(p, len(run.metrics))
-            callbacks.on_end(run, True)
+            with suppress(DamagedRun):  # the others go on; reports list it with the reason
+                callbacks.on_begin(p, len(run.metrics))
+                callbacks.on_end(run, True)
         else:
             unfinished.append(p)
     failures: dict[str, Failure] = {}
