@@ -302,6 +302,11 @@ def test_a_file_edited_but_not_imported_again(folder: Path) -> None:
     (folder / "parts_x.py").write_text(MODULE.replace("step * 1.0", "step * 0.5"))
     with pytest.raises(SpecError, match=r"the code of parts_x\.py"):
         dragfl.run(dragfl.load("x.toml", OWN[0]), "r")
+    with pytest.warns(DragflWarning, match=r"parts_x\.py was edited after it was imported, and this run uses the code"):
+        dragfl.run(dragfl.load("x.toml", OWN[0]), "r", fresh=True)
+    sys.modules.pop("parts_x")
+    with pytest.raises(SpecError, match=r"the code of algorithm\.aggregate"):
+        dragfl.run(dragfl.load("x.toml", OWN[0]), "r")
 
 
 def test_code_replaced_in_memory(folder: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
 from pathlib import Path
 
 import pytest
 
 import dragfl
+from dragfl.cli import main
 from dragfl.errors import DamagedRun, Interrupted, SpecError
 from tests.conftest import Load, kept_bytes
 
@@ -95,3 +99,64 @@ class TestTarget:
 def test_evaluated_periodically_and_at_the_end(experiment: Load, tmp_path: Path) -> None:
     run = dragfl.run(experiment(rounds=7, evaluation={"every": 3}), tmp_path / "r")
     assert [t for t, _ in run.accuracy] == [3, 6, 7]
+
+
+class TestMissingModel:
+    """`model()` and `dragfl resume` agree on the way out."""
+
+    def test_it_is_restored_from_the_last_checkpoint(
+        self, digits_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run = dragfl.run(digits_toml, tmp_path / "r")
+        model, before = run.path / "model.safetensors", kept_bytes(run.path)
+        model.unlink()
+        with pytest.raises(DamagedRun, match=f"the file is missing: dragfl resume {run.path}"):
+            run.model()
+        assert main(["resume", str(run.path)]) == 0
+        assert "model.safetensors: restored from the last checkpoint" in capsys.readouterr().out
+        assert kept_bytes(run.path) == before
+        assert run.model().keys() == dragfl.load_run(run.path).model().keys()
+
+    def test_an_unreadable_file(self, run: dragfl.Run) -> None:
+        (run.path / "model.safetensors").write_bytes(b"half")
+        with pytest.raises(DamagedRun, match=r"cannot be read .*delete it, then: dragfl resume"):
+            run.model()
+
+    def test_without_an_intact_checkpoint(self, experiment: Load, run: dragfl.Run) -> None:
+        """The result stays; the run can only be repeated."""
+        (run.path / "model.safetensors").unlink()
+        spec = experiment(algorithm={"name": "drag"})
+        (run.path / "checkpoint.json").write_text("{}")
+        with pytest.raises(DamagedRun, match=r"checkpoint\.json: cannot be used .*--fresh"):
+            dragfl.resume(run.path, spec)
+        (run.path / "checkpoint.json").unlink()
+        with pytest.raises(DamagedRun, match=r"model\.safetensors is missing, and the last checkpoint .*--fresh"):
+            dragfl.resume(run.path, spec)
+        assert dragfl.run(spec, run.path).result == run.result
+        fresh = dragfl.run(spec, run.path, fresh=True)
+        assert fresh.result == run.result and fresh.model()
+
+    def test_a_missing_result_is_written_again(self, experiment: Load, run: dragfl.Run) -> None:
+        before = kept_bytes(run.path)
+        (run.path / "result.json").unlink()
+        (run.path / "model.safetensors").unlink()
+        assert kept_bytes(dragfl.resume(run.path, experiment(algorithm={"name": "drag"})).path) == before
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_live_run_says_who_holds_it(experiment: Load, tmp_path: Path, fresh: bool) -> None:
+    """Before its first checkpoint and after it; with other settings too."""
+    refused: list[str] = []
+
+    def meanwhile(record: dragfl.RoundRecord) -> None:
+        for other in (experiment(), experiment(clients={"lr": 0.7})):
+            with pytest.raises(SpecError) as error:
+                dragfl.run(other, tmp_path / "r", fresh=fresh)
+            refused.append(str(error.value))
+        with pytest.raises(SpecError, match="in use by process"):
+            dragfl.resume(tmp_path / "r", experiment())
+
+    dragfl.run(experiment(checkpoint={"every": 2}), tmp_path / "r", on_record=meanwhile)
+    holder = rf"r: in use by process {os.getpid()} on {socket.gethostname()} since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert len(refused) == 2 * 3
+    assert all(re.search(holder, text) and "unfinished" not in text for text in refused)

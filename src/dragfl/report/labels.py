@@ -103,8 +103,8 @@ def _distinguish(flats: Sequence[Flat], members: Sequence[int]) -> dict[int, lis
 
 
 def _rank(key: str) -> tuple[int, str]:
-    if key.startswith(f"{FINGERPRINT}."):
-        return len(_ORDER) + 1, key
+    if key == "seed" or key.startswith(f"{FINGERPRINT}."):  # a group has several seeds, so digests come first
+        return len(_ORDER) + (2 if key == "seed" else 1), key
     rank = next((i for i, prefix in enumerate(_ORDER) if key == prefix or key.startswith(prefix + ".")), len(_ORDER))
     return rank, key
 
