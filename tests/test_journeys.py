@@ -126,3 +126,47 @@ def test_a_security_researcher_adds_an_attack_and_a_defence_and_reads_off_who_wa
     accuracy = {defence: cells[defence, "journey_parts:opposite"]["accuracy"]["mean"] for defence, _ in cells}
     assert accuracy["journey_parts:nearest_half"] > accuracy["fedavg"] + 0.2
     assert Path("arena/federation/arena.html").exists()
+
+
+NOTEBOOK = """
+import torch
+from torch import nn
+
+SCALE = 1.0
+
+class Net(nn.Module):
+    def __init__(self, num_classes=10):
+        super().__init__()
+        self.hidden, self.out = nn.Linear(64, 8), nn.Linear(8, num_classes)
+
+    def forward(self, x):
+        return self.out(torch.relu(SCALE * self.hidden(x.flatten(1))))
+"""
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_notebook_that_changes_its_model_is_never_given_old_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/tutorials/notebook.md: every change of a cell is another run; the numbers are those of a new directory."""
+    cells = type(sys)("cells")
+    monkeypatch.setitem(sys.modules, "cells", cells)
+    settings = {"rounds": 2, "clients": {"total": 4, "local_steps": 2}, "evaluation": {"every": 1}}
+    edits = [
+        ("relu(", "tanh("),
+        ("SCALE = 1.0", "SCALE = 0.5"),
+        ("nn.Linear(64, 8), nn.Linear(8,", "nn.Linear(64, 9), nn.Linear(9,"),
+        ("return self.out(", "return 2 * self.out("),
+    ]
+    code, numbers = NOTEBOOK, []
+    for step, (before, after) in enumerate([("", ""), *edits]):
+        code = code.replace(before, after) if before else code
+        exec(code, vars(cells))
+        tables = {**settings, "model": vars(cells)["Net"]}
+        if step:
+            with pytest.raises(dragfl.errors.SpecError, match=r"runs/run: its settings are the same, but not the "):
+                dragfl.run(tables)
+        given = dragfl.run(tables, fresh=bool(step))
+        assert given.metrics == dragfl.run(tables, f"new{step}").metrics
+        exec(code, vars(cells))  # the cell again: the same run
+        assert dragfl.run({**settings, "model": vars(cells)["Net"]}).metrics == given.metrics
+        numbers.append(str(given.metrics))
+    assert len(set(numbers)) == len(numbers)

@@ -19,7 +19,7 @@ import dragfl
 from dragfl.attacks import SignFlip
 from dragfl.cli import main
 from dragfl.data.dataset import from_tensors
-from dragfl.errors import DragflError, DragflWarning, Interrupted, SpecError
+from dragfl.errors import DamagedRun, DragflError, DragflWarning, Interrupted, SpecError
 from dragfl.runs import fingerprints
 from dragfl.runs.fingerprints import Fingerprints, digest_data
 from dragfl.runs.sweep import Callbacks
@@ -114,6 +114,17 @@ def test_fresh_replaces_the_run(experiment: Load, tmp_path: Path) -> None:
 
 
 class TestFresh:
+    def test_a_run_that_was_replaced_is_not_read(self, experiment: Load, tmp_path: Path) -> None:
+        """Its numbers would be those of the new run, or of both."""
+        first = dragfl.run(experiment(), tmp_path / "r")
+        kept = first.result
+        second = dragfl.run(experiment(clients={"lr": 0.7}), tmp_path / "r", fresh=True)
+        assert first.result == kept != second.result
+        for read in (lambda: first.metrics, lambda: first.clients, first.model):
+            with pytest.raises(DamagedRun, match="was started over since this Run was loaded"):
+                read()
+        assert dragfl.load_run(tmp_path / "r").metrics == second.metrics
+
     def test_other_settings_and_another_algorithm(self, experiment: Load, tmp_path: Path) -> None:
         """Client states and checkpoints of the old run are gone."""
         dragfl.run(experiment(algorithm={"name": "scaffold"}, state={"memory_mb": 0}), tmp_path / "r")
@@ -142,7 +153,8 @@ class TestFresh:
     def test_a_damaged_spec_is_replaced(self, experiment: Load, tmp_path: Path) -> None:
         run = dragfl.run(experiment(), tmp_path / "r")
         (run.path / "spec.toml").write_text("not = = toml")
-        assert dragfl.run(experiment(), run.path, fresh=True).result == run.result
+        result = run.result
+        assert dragfl.run(experiment(), run.path, fresh=True).result == result
 
     @pytest.mark.parametrize("operation", range(12))
     def test_killed_in_the_middle(

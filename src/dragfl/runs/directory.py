@@ -47,6 +47,7 @@ class Run:
     @cached_property
     def spec(self) -> dict[str, Any]:
         """The resolved experiment as plain tables; keys of version 0.1 have their new names."""
+        self._check_not_replaced()
         try:
             return rename_keys(tomllib.loads((self.path / SPEC).read_text()))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -60,20 +61,36 @@ class Run:
     @cached_property
     def info(self) -> dict[str, Any]:
         """Versions, git commit, seed, machine, fingerprints."""
+        self._check_not_replaced()
         return _read_json(self.path / INFO)
+
+    def _check_not_replaced(self) -> None:
+        """Raise if the directory was started over since its first file was read: the numbers would be of two runs."""
+        try:
+            now = json.loads((self.path / INFO).read_text()).get("id")
+        except (OSError, ValueError, AttributeError):  # reading `info` reports it
+            return
+        if self.__dict__.setdefault("_id", now) != now:
+            raise DamagedRun(
+                f"{self.path}: was started over since this Run was loaded; load it again with dragfl.load_run, or give "
+                "each run a folder of its own"
+            )
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """One dict per round; `accuracy` and `loss` only where the round was evaluated."""
+        self._check_not_replaced()
         return _read_lines(self.path / METRICS)
 
     @cached_property
     def clients(self) -> list[dict[str, Any]]:
         """One dict per round of equally long lists: `client`, `attacker`, `dropped`, `norm`, `cosine`, ..."""
+        self._check_not_replaced()
         return _read_lines(self.path / CLIENTS)
 
     @cached_property
     def timing(self) -> list[dict[str, Any]]:
+        self._check_not_replaced()
         return _read_lines(self.path / TIMING)
 
     @property
@@ -93,6 +110,7 @@ class Run:
     @cached_property
     def result(self) -> dict[str, Any] | None:
         """The summary of a finished run, else None."""
+        self._check_not_replaced()
         return _read_json(self.path / RESULT) if self.finished else None
 
     @property
@@ -143,6 +161,7 @@ class Run:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
+        self._check_not_replaced()
         if not (self.path / MODEL).is_file():
             if self.result is not None and self.diverged:
                 raise Diverged(f"{self.path}: there is no final model, the run {self.result['message']}")

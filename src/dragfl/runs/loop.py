@@ -98,7 +98,7 @@ def _write_start(simulation: Simulation, folder: Path, *, fresh: bool) -> None:
     sizes = {"parameters": federation.info.dim, "classes": federation.worker.dataset.classes}
     info = describe_environment(simulation.experiment.seed, **sizes)
     spec = simulation.experiment.to_toml()
-    info |= {"fingerprints": of_simulation(simulation)}
+    info |= {"id": os.urandom(8).hex(), "fingerprints": of_simulation(simulation)}
     warn_of_edits(info["fingerprints"])
     if fresh:
         clear_run(folder)
@@ -141,6 +141,7 @@ def resume(
             raise
         if not check_fingerprint(of_simulation(simulation), existing):
             _write_start(simulation, folder, fresh=True)
+            existing = load_run(folder)
         warn_of_doubts([existing])
         simulation.state, lengths = load_checkpoint(folder, simulation.federation)
         if existing.finished:
@@ -230,7 +231,14 @@ def _run_rounds(
                 raise Interrupted(f"stopped after round {record.round}; continue with: dragfl resume {folder}")
     atomic.write_tensors(folder / MODEL, simulation.model())
     _write_result(folder, "target" if simulation.at_target else "rounds")
-    return Run(folder)
+    return _loaded(folder)
+
+
+def _loaded(folder: Path) -> Run:
+    """The run as it is now: a later start over in this directory is an error when it is read, not other numbers."""
+    run = Run(folder)
+    _ = run.info
+    return run
 
 
 class RoundLogs:
