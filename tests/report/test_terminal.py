@@ -54,6 +54,14 @@ def test_no_number_is_cut(rows: list[report.Row], width: int) -> None:
     assert re.search(r"^fedavg", text, re.MULTILINE) and "a_long_name_of_mine" in text
 
 
+def test_a_table_of_unknown_width_is_folded_and_not_cut(rows: list[report.Row]) -> None:
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(report.rich_table(rows))
+    text = console.export_text()
+    assert "…" not in text
+    assert all(number in text for number in ("90.0", "36.7", "46.2", "35.0", "43.3"))
+
+
 def test_columns_that_do_not_fit_are_named(rows: list[report.Row]) -> None:
     narrow, wide = shown(rows, 80), shown(rows, 200)
     assert re.search(r"Not shown for lack of width:.*bytes\s+down", narrow, re.DOTALL)

@@ -38,7 +38,7 @@ def rich_tables(rows: Sequence[Row], width: int | None = None) -> list[Table]:
         name if width is None or name in TEXT else _broken(name, _cell_width(lines, i))
         for i, name in zip(shown, names, strict=True)
     ]
-    tables = [_draw(part, names, heads, title) for title, part in parts]
+    tables = [_draw(part, names, heads, title, fits=width is not None) for title, part in parts]
     tables[-1].caption = note
     return tables
 
@@ -49,7 +49,8 @@ def rich_table(rows: Sequence[Row], width: int | None = None) -> Table:
     return table
 
 
-def _draw(rows: Sequence[Row], names: Sequence[str], heads: Sequence[str], title: str) -> Table:
+def _draw(rows: Sequence[Row], names: Sequence[str], heads: Sequence[str], title: str, *, fits: bool) -> Table:
+    """A table; one of unknown width may be folded by the terminal, but is not cut."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -58,7 +59,7 @@ def _draw(rows: Sequence[Row], names: Sequence[str], heads: Sequence[str], title
     table.caption, table.caption_justify = " " if title else None, "left"
     for name, head in zip(names, heads, strict=True):
         text = name in TEXT
-        table.add_column(head, justify="left" if text else "right", no_wrap=not text, overflow="fold")
+        table.add_column(head, justify="left" if text else "right", no_wrap=fits and not text, overflow="fold")
     for row in rows:
         cells = row.cells()
         texts = (cells.get(name, NOT_SET) for name in names)
