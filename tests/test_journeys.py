@@ -97,13 +97,14 @@ def nearest_half(updates):
 
 @pytest.mark.usefixtures("folder")
 def test_a_security_researcher_adds_an_attack_and_a_defence_and_reads_off_who_was_caught(
-    capsys: Capture,
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """docs/tutorials/attack.md. Updates 20 times as long and reversed: a rule by distances flags all of them.
 
     Clients 0 to 9 with equal data distributions, three of them attackers, four rounds. The mean has no suspicion, so
     it has no rates; root_only is a row because FLTrust uses root data.
     """
+    monkeypatch.setattr("dragfl.report.arena.figures.draw_matrix", lambda *_: [])
     Path("journey_parts.py").write_text(ATTACK_AND_DEFENCE)
     Path("federation.toml").write_text(
         'name = "federation"\nrounds = 4\n[root]\nsize = 40\n[clients]\ntotal = 10\nlocal_steps = 2\n'

@@ -28,7 +28,7 @@ def test_end_to_end(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    words = ["arena", str(toml), *SIDES, "--fractions", "0.34"]
+    words = ["arena", str(toml), *SIDES, "--fractions", "0.34", "--jobs", "1"]
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert sum(line.startswith("run ") for line in printed.splitlines()) == 9  # 3 x (1 + 2), one line each
@@ -56,7 +56,10 @@ def test_quick_has_a_default_experiment(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["arena", "rounds=7", "--quick", "--dry-run"]) == 0
 
 
-def test_json_is_the_manifest_and_nothing_else(toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_manifest_and_nothing_else(
+    toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragfl.report.arena.figures.draw_matrix", lambda *_: [])
     out = tmp_path / "o"
     words = ["arena", str(toml), "--defences", "fedavg", "--attacks", "sign_flip", "--out", str(out), "--json"]
     assert main(words) == 0
@@ -89,6 +92,7 @@ def test_a_failing_attack_leaves_the_other_cells(
         raise RuntimeError("boom")
 
     monkeypatch.setattr(dragfl.attacks.Gaussian, "craft", fail)
+    monkeypatch.setattr("dragfl.report.arena.figures.draw_matrix", lambda *_: [])
     words = ["arena", str(toml), "--defences", "median", "--attacks", "gaussian,sign_flip"]
     assert main([*words, "--out", str(tmp_path / "o")]) == 1
     seen = capsys.readouterr()

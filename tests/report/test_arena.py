@@ -316,7 +316,10 @@ def test_without_a_rule_with_root_data_there_is_no_such_headline(tmp_path: Path)
         ({"overlapped": []}, ""),
     ],
 )
-def test_times_are_shown_only_if_no_two_runs_overlapped(tmp_path: Path, stored: dict[str, object], reason: str) -> None:
+def test_times_are_shown_only_if_no_two_runs_overlapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: dict[str, object], reason: str
+) -> None:
+    monkeypatch.setattr("dragfl.report.arena.figures.draw_matrix", lambda *_: [])
     results = control_arena(tmp_path, {"fedavg": 0.9}, **stored)
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "arena-cost.png").write_bytes(b"of an earlier page")
@@ -339,7 +342,8 @@ def test_selected_strengths_are_a_table(tmp_path: Path) -> None:
     assert matrix["defences"][0]["attacks"][1]["strength"] == {"setting": "z", "selected": 1.5}
 
 
-def test_a_failed_cell_has_its_reason(tmp_path: Path) -> None:
+def test_a_failed_cell_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragfl.report.arena.figures.draw_matrix", lambda *_: [])
     control_arena(tmp_path, {"fedavg": 0.9, "median": 0.8})
     plan = json.loads((tmp_path / "arena.json").read_text())
     plan["cells"][1] |= {"run": "runs/never", "failed": "ValueError: boom (mine.py, line 3)"}
