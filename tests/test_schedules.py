@@ -55,11 +55,11 @@ def test_no_value_leaves_the_bounds(kind: Any, start: float, end: float, rounds:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kind": "linear"}, "schedule 'linear': rounds=0; give the number of rounds"),
-        ({"kind": "cosine", "rounds": -1}, "schedule 'cosine': rounds=-1"),
-        ({"kind": "inverse_sqrt", "period": 0.0}, "schedule 'inverse_sqrt': period=0.0; give a number above 0"),
-        ({"kind": "inverse_sqrt", "period": float("nan")}, "period=nan"),
-        ({"kind": "cosin", "rounds": 3}, r"schedule: kind='cosin' is unknown; did you mean 'cosine'\?"),
+        ({"kind": "linear"}, "schedule.rounds: 0 for kind 'linear'; give the number of rounds"),
+        ({"kind": "cosine", "rounds": -1}, "schedule.rounds: -1"),
+        ({"kind": "inverse_sqrt", "period": 0.0}, "schedule.period: 0.0; give a number above 0"),
+        ({"kind": "inverse_sqrt", "period": float("nan")}, "schedule.period: nan"),
+        ({"kind": "cosin", "rounds": 3}, r"schedule.kind: 'cosin' is unknown; did you mean 'cosine'\?"),
     ],
 )
 def test_invalid_schedules_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -77,7 +77,7 @@ def test_a_closed_range_includes_its_ends(value: Any) -> None:
     [-1e-9, 1.0 + 1e-9, float("nan"), float("inf"), Schedule(0.5, "linear", 1.1, 3), Schedule(float("nan"))],
 )
 def test_values_outside_a_closed_range_are_refused(value: Any) -> None:
-    with pytest.raises(SpecError, match=r"^rule: c=.* is outside \[0, 1\]; choose a value inside it$"):
+    with pytest.raises(SpecError, match=r"^rule.c: .* is outside \[0, 1\]; choose a value inside it$"):
         check_range("rule", "c", value, 0.0, 1.0)
 
 
@@ -97,7 +97,7 @@ def test_values_near_an_open_end_are_accepted(value: Any) -> None:
     ],
 )
 def test_values_at_an_open_end_are_refused(value: Any) -> None:
-    with pytest.raises(SpecError, match=r"rule: alpha=.* is outside \(0, 1\]"):
+    with pytest.raises(SpecError, match=r"rule.alpha: .* is outside \(0, 1\]"):
         check_range("rule", "alpha", value, 0.0, 1.0, open_low=True)
 
 
@@ -109,5 +109,5 @@ def test_values_that_are_not_numbers_are_refused(value: Any) -> None:
 
 def test_choices() -> None:
     check_choice("rule", "variant", "paper", ("paper", "authors"))
-    with pytest.raises(SpecError, match=r"^rule: variant='x' is unknown; known: authors, paper$"):
+    with pytest.raises(SpecError, match=r"^rule.variant: 'x' is unknown; known: authors, paper$"):
         check_choice("rule", "variant", "x", ("paper", "authors"))

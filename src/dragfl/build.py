@@ -265,7 +265,7 @@ def make_module(spec: Model, dataset: Dataset) -> nn.Module:
         return copy.deepcopy(spec.make)
     module = call_model(spec.make, dataset.shape, dataset.classes, spec.settings)
     if not isinstance(module, nn.Module):
-        raise SpecError(f"model: made a {type(module).__name__}; it must make an nn.Module")
+        raise SpecError(f"model.name: the function made a {type(module).__name__}; return an nn.Module")
     return module
 
 

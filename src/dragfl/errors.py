@@ -31,6 +31,17 @@ class NotFinite(PartError):
     """A part of the user's own returned a NaN or an infinity."""
 
 
+class SettingError(SpecError):
+    """A setting of a part is invalid: `drag.c: 1.5 is outside [0, 1]`. Where a spec sets it, its key is named."""
+
+    def __init__(self, owner: str, name: str, problem: str) -> None:
+        super().__init__(owner, name, problem)
+        self.name, self.problem = name, problem
+
+    def __str__(self) -> str:
+        return "{}.{}: {}".format(*self.args)
+
+
 class DataError(DragflError):
     """Data are missing, damaged or do not fit the experiment."""
 

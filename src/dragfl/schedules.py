@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from dragfl.errors import SpecError, nearest
+from dragfl.errors import SettingError, nearest
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,10 @@ class Schedule:
     def __post_init__(self) -> None:
         check_choices("schedule", self)
         if self.kind in ("linear", "cosine") and self.rounds < 1:
-            raise SpecError(
-                f"schedule '{self.kind}': rounds={self.rounds}; give the number of rounds until `end` is reached"
-            )
+            problem = f"{self.rounds} for kind '{self.kind}'; give the number of rounds until `end` is reached"
+            raise SettingError("schedule", "rounds", problem)
         if not self.period > 0:
-            raise SpecError(f"schedule '{self.kind}': period={self.period}; give a number above 0")
+            raise SettingError("schedule", "period", f"{self.period}; give a number above 0")
 
     def __call__(self, t: int) -> float:
         if self.kind == "constant":
@@ -69,7 +68,7 @@ def check_range(
 ) -> None:
     """Raise if the number, or any value of the schedule, is outside [low, high]; an open end is outside too."""
     if not isinstance(value, Schedule | Real):
-        raise SpecError(f"{owner}: {name}={value!r} is a {type(value).__name__}; give a number or a schedule")
+        raise SettingError(owner, name, f"{value!r} is a {type(value).__name__}; give a number or a schedule")
     least, most = value.bounds if isinstance(value, Schedule) else (float(value), float(value))
     # inverse_sqrt approaches an open lower end without reaching it.
     lowest = most if isinstance(value, Schedule) and value.kind == "inverse_sqrt" else least
@@ -77,13 +76,13 @@ def check_range(
     above = most > high or (open_high and most == high)
     if below or above or not (math.isfinite(least) and math.isfinite(most)):
         interval = f"{'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
-        raise SpecError(f"{owner}: {name}={value} is outside {interval}; choose a value inside it")
+        raise SettingError(owner, name, f"{value} is outside {interval}; choose a value inside it")
 
 
 def check_choice(owner: str, name: str, value: str, known: tuple[str, ...]) -> None:
     """Raise if the word is not one of the known ones."""
     if value not in known:
-        raise SpecError(f"{owner}: {name}={value!r} is unknown{nearest(str(value), known)}")
+        raise SettingError(owner, name, f"{value!r} is unknown{nearest(str(value), known)}")
 
 
 def check_choices(owner: str, part: object) -> None:

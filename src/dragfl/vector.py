@@ -34,10 +34,10 @@ class FlatModel:
             _refuse_buffers(module)
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not named:
-            raise SpecError(f"model {type(module).__name__} has no trainable parameters; use another model")
+            raise SpecError(f"model.name: {type(module).__name__} has no trainable parameters; use another model")
         wrong = [(name, p.dtype) for name, p in named if p.dtype != torch.float32]
         if wrong:
-            raise SpecError(f"model parameter {wrong[0][0]} is {wrong[0][1]}; convert the model to float32")
+            raise SpecError(f"model.name: parameter {wrong[0][0]} is {wrong[0][1]}; convert the model to float32")
         self.module = module.to(device)
         self.names = [name for name, _ in named]
         self.parameters = [p for _, p in named]
@@ -111,8 +111,8 @@ def _refuse_buffers(module: nn.Module) -> None:
     for name, layer in module.named_modules():
         if next(layer.buffers(recurse=False), None) is not None:
             raise SpecError(
-                f"model layer '{name or '(top)'}' ({type(layer).__name__}) has buffers, which are not part of the "
-                'model vector; use GroupNorm or no normalisation, or set model.buffers = "average"'
+                f"model.name: layer '{name or '(top)'}' ({type(layer).__name__}) has buffers, which are not part of "
+                'the model vector; use GroupNorm or no normalisation, or set model.buffers = "average"'
             )
 
 

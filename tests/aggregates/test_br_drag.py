@@ -51,10 +51,10 @@ def test_the_metrics_show_the_malicious_client() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"c": 1.01}, r"br_drag: c=1.01 is outside \[0, 1\]"),
-        ({"c": None}, r"br_drag: c=None is a NoneType"),
-        ({"divergence": "cosine"}, r"br_drag: divergence='cosine' is unknown"),
-        ({"variant": "papers"}, r"br_drag: variant='papers' is unknown; did you mean 'paper'\?"),
+        ({"c": 1.01}, r"br_drag.c: 1.01 is outside \[0, 1\]"),
+        ({"c": None}, r"br_drag.c: None is a NoneType"),
+        ({"divergence": "cosine"}, r"br_drag.divergence: 'cosine' is unknown"),
+        ({"variant": "papers"}, r"br_drag.variant: 'papers' is unknown; did you mean 'paper'\?"),
     ],
 )
 def test_settings_outside_their_range_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -69,5 +69,5 @@ def test_a_zero_update_does_not_diverge_in_any_form(kind: Any) -> None:
 
 
 def test_an_unknown_form_is_refused() -> None:
-    with pytest.raises(SpecError, match=r"divergence: kind='angel' is unknown; did you mean 'angle'\?"):
+    with pytest.raises(SpecError, match=r"divergence.kind: 'angel' is unknown; did you mean 'angle'\?"):
         degree(X, 0.25, "angel")

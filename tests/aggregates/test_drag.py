@@ -163,17 +163,17 @@ def test_drag_runs_away_between_two_unlike_clients_for_c_above_a_quarter(alpha: 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"c": -0.1}, r"drag: c=-0.1 is outside \[0, 1\]"),
-        ({"c": 1.5}, r"drag: c=1.5 is outside \[0, 1\]"),
-        ({"c": float("nan")}, r"drag: c=nan is outside \[0, 1\]"),
-        ({"c": "0.1"}, r"drag: c='0.1' is a str; give a number or a schedule"),
-        ({"alpha": 0.0}, r"drag: alpha=0.0 is outside \(0, 1\]"),
-        ({"alpha": 1.1}, r"drag: alpha=1.1 is outside \(0, 1\]"),
-        ({"c": Schedule(0.5, "linear", 1.5, 10)}, r"drag: c=.*is outside \[0, 1\]"),
-        ({"alpha": Schedule(0.5, "linear", 0.0, 10)}, r"drag: alpha=.*is outside \(0, 1\]"),
-        ({"divergence": "lineal"}, r"drag: divergence='lineal' is unknown; did you mean 'linear'\?"),
-        ({"variant": "author"}, r"drag: variant='author' is unknown; did you mean 'authors'\?"),
-        ({"bootstrap": "mean"}, r"drag: bootstrap='mean' is unknown"),
+        ({"c": -0.1}, r"drag.c: -0.1 is outside \[0, 1\]"),
+        ({"c": 1.5}, r"drag.c: 1.5 is outside \[0, 1\]"),
+        ({"c": float("nan")}, r"drag.c: nan is outside \[0, 1\]"),
+        ({"c": "0.1"}, r"drag.c: '0.1' is a str; give a number or a schedule"),
+        ({"alpha": 0.0}, r"drag.alpha: 0.0 is outside \(0, 1\]"),
+        ({"alpha": 1.1}, r"drag.alpha: 1.1 is outside \(0, 1\]"),
+        ({"c": Schedule(0.5, "linear", 1.5, 10)}, r"drag.c: .*is outside \[0, 1\]"),
+        ({"alpha": Schedule(0.5, "linear", 0.0, 10)}, r"drag.alpha: .*is outside \(0, 1\]"),
+        ({"divergence": "lineal"}, r"drag.divergence: 'lineal' is unknown; did you mean 'linear'\?"),
+        ({"variant": "author"}, r"drag.variant: 'author' is unknown; did you mean 'authors'\?"),
+        ({"bootstrap": "mean"}, r"drag.bootstrap: 'mean' is unknown"),
     ],
 )
 def test_settings_outside_their_range_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -201,8 +201,8 @@ def test_a_trusted_function_needs_root_data(folder: Path) -> None:
         ("algorithm.aggregate.g=1", "algorithm.aggregate.g: own_rules_x:trimmed has no setting 'g'; known: power"),
         ("algorithm.aggregate.pover=1", "'pover'; did you mean 'power'"),
         ("algorithm.aggregate.power=0.5", "algorithm.aggregate.power: expected `int`, got `float` (value 0.5)"),
-        ("algorithm.aggregate.f=-1", "f=-1; give a whole number of at least 0"),
-        ("algorithm.aggregate.f=0.5", "f=0.5; give a whole number of at least 0"),
+        ("algorithm.aggregate.f=-1", "f: -1; give a whole number of at least 0"),
+        ("algorithm.aggregate.f=0.5", "f: 0.5; give a whole number of at least 0"),
     ],
 )
 def test_settings_are_checked(folder: Path, override: str, message: str) -> None:

@@ -93,10 +93,10 @@ def test_the_contract(name: str) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SignFlip(scale=0.0), "scale=0.0; give a positive number"),
-        (lambda: SignFlip(scale=float("inf")), "scale=inf"),
-        (lambda: RandomScaling(variance=-1.0), "variance=-1.0"),
-        (lambda: RandomScaling(std=float("nan")), "std=nan"),
+        (lambda: SignFlip(scale=0.0), "scale: 0.0; give a positive number"),
+        (lambda: SignFlip(scale=float("inf")), "scale: inf"),
+        (lambda: RandomScaling(variance=-1.0), "variance: -1.0"),
+        (lambda: RandomScaling(std=float("nan")), "std: nan"),
         (lambda: sign_flip(torch.ones(3)), r"shape \(3,\); give \(n, d\)"),
         (lambda: sign_flip(torch.ones(2, 3, dtype=torch.int64)), "torch.int64; convert"),
         (lambda: random_scaling([[1.0]], 3.0, rng(0)), "updates are a list"),

@@ -163,19 +163,19 @@ def test_forged_updates_are_finite_when_honest_ones_are_not(table: dict[str, Any
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"name": "alie", "z": -1.0}, "z=-1.0"),
+        ({"name": "alie", "z": -1.0}, "attack.z: -1.0"),
         ({"name": "alie", "z": 1.0, "knowledge": "white_box"}, "none with knowledge 'white_box'"),
         ({"name": "alie", "knowledge": "own"}, "did you mean|known:"),
-        ({"name": "ipm", "epsilon": 0.0}, "epsilon=0.0; give a positive number"),
+        ({"name": "ipm", "epsilon": 0.0}, "epsilon: 0.0; give a positive number"),
         ({"name": "ipm", "epsilon": 1.0, "knowledge": "white_box"}, "searches it; remove it"),
         ({"name": "min_max", "direction": "stdd"}, "did you mean 'std'"),
-        ({"name": "mimic", "warm_up": 0}, "warm_up=0"),
-        ({"name": "fang_trim", "beta": 0.5}, "beta=0.5; give a finite number of at least 1"),
-        ({"name": "fang_krum", "min_lambda": 0.0}, "min_lambda=0.0"),
-        ({"name": "adaptive_br_drag", "c": 2.0}, r"c=2.0.*\[0, 1\]"),
-        ({"name": "adaptive_fltrust", "queries": 0}, "queries=0"),
-        ({"name": "free_rider", "std": -1.0}, "std=-1.0"),
-        ({"name": "gaussian", "std": float("nan")}, "std=nan"),
+        ({"name": "mimic", "warm_up": 0}, "attack.warm_up: 0"),
+        ({"name": "fang_trim", "beta": 0.5}, "beta: 0.5; give a finite number of at least 1"),
+        ({"name": "fang_krum", "min_lambda": 0.0}, "attack.min_lambda: 0.0"),
+        ({"name": "adaptive_br_drag", "c": 2.0}, r"attack.c: 2.0.*\[0, 1\]"),
+        ({"name": "adaptive_fltrust", "queries": 0}, "attack.queries: 0"),
+        ({"name": "free_rider", "std": -1.0}, "attack.std: -1.0"),
+        ({"name": "gaussian", "std": float("nan")}, "attack.std: nan"),
     ],
 )
 def test_bad_settings(table: dict[str, Any], message: str) -> None:

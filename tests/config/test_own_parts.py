@@ -142,7 +142,7 @@ def test_resumed_from_elsewhere_says_what_is_missing(folder: Path, tmp_path_fact
         ("algorithm.aggregate.radius=true", "algorithm.aggregate.radius: expected `float`, got `bool`"),
         ("attack.shar=1", "unexpected keyword argument 'shar'"),
         ("algorithm.aggregate=own_parts_x:Cliped", "module 'own_parts_x' has no 'Cliped'; did you mean 'Clipped'"),
-        ("algorithm.aggregate=own_parts_x:Radius", "algorithm.aggregate: "),
+        ("algorithm.aggregate=own_parts_x:Radius", "algorithm.aggregate.radius: missing; give radius = a number"),
         ("algorithm.aggregate=own_parts_x:net", "own_parts_x:net needs a value of 'classes'; a rule is a function"),
     ],
 )

@@ -29,14 +29,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"clients": {"local_steps": 0}}, "clients.local_steps: 0 is below 1"),
     ({"clients": {"local_steps": [5, 2]}}, "the range [5, 2] is empty; give [least, most]"),
     ({"clients": {"local_steps": [1, 2, 3]}}, "clients.local_steps: expected `array` of length 2, got 3"),
-    ({"clients": {"local_steps": 2, "local_epochs": 1}}, "both local_steps and local_epochs are given; remove one"),
-    ({"clients": {"lr": -0.1}}, "lr=-0.1 is outside [0, 1e+06]"),
-    ({"clients": {"lr": float("nan")}}, "lr=nan is outside"),
-    ({"clients": {"lr": {"kind": "linear", "start": 0.1}}}, "schedule 'linear': rounds=0"),
-    ({"algorithm": {"name": "drag", "c": 1.5}}, "c=1.5 is outside [0, 1]"),
-    ({"algorithm": {"name": "drag", "c": -0.1}}, "c=-0.1 is outside [0, 1]"),
-    ({"algorithm": {"name": "drag", "alpha": 0.0}}, "alpha=0.0 is outside (0, 1]"),
-    ({"algorithm": {"server": {"name": "momentum", "beta": 1.0}}}, "beta=1.0 is outside [0, 1)"),
+    ({"clients": {"local_steps": 2, "local_epochs": 1}}, "clients.local_steps: 2, but local_epochs = 1 is given too"),
+    ({"clients": {"lr": -0.1}}, "clients.lr: -0.1 is outside [0, 1e+06]"),
+    ({"clients": {"lr": float("nan")}}, "clients.lr: nan is outside"),
+    ({"clients": {"lr": {"kind": "linear", "start": 0.1}}}, "clients.lr.rounds: 0 for kind 'linear'"),
+    ({"algorithm": {"name": "drag", "c": 1.5}}, "algorithm.c: 1.5 is outside [0, 1]"),
+    ({"algorithm": {"name": "drag", "c": -0.1}}, "algorithm.c: -0.1 is outside [0, 1]"),
+    ({"algorithm": {"name": "drag", "alpha": 0.0}}, "algorithm.alpha: 0.0 is outside (0, 1]"),
+    ({"algorithm": {"server": {"name": "momentum", "beta": 1.0}}}, "algorithm.server.beta: 1.0 is outside [0, 1)"),
     ({"root": {"size": 0}}, "root.size: 0 is below 1"),
     ({"root": {"fixed_batch": 0}}, "root.fixed_batch: 0 is below 1"),
     ({"attack": {"name": "sign_flip", "attackers": -1}}, "attack.attackers: -1 is below 0"),
@@ -47,9 +47,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     ({"attack": {"name": "sign_flip"}}, "attack.attackers: missing"),
     ({"attack": {"name": "sign_flip", "attackers": 1, "fraction": 0.1}}, "both attack.attackers and"),
-    ({"attack": {"name": "sign_flip", "fraction": 1.5}}, "fraction=1.5"),
+    ({"attack": {"name": "sign_flip", "fraction": 1.5}}, "attack.fraction: 1.5"),
     ({"attack": {"name": "sign_flip", "attackers": 1, "counted_in": "sample"}}, "did you mean 'sampled'?"),
-    ({"attack": {"name": "random_scaling", "attackers": 1, "variance": -1.0}}, "variance=-1.0"),
+    ({"attack": {"name": "random_scaling", "attackers": 1, "variance": -1.0}}, "attack.variance: -1.0"),
     ({"evaluation": {"every": 0}}, "evaluation.every: 0 is below 1"),
     ({"checkpoint": {"every": -5}}, "checkpoint.every: -5 is below 1"),
     ({"engine": {"block": 0}}, "engine.block: 0 is below 1"),
@@ -66,7 +66,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"aggregate": {"name": "drag", "cc": 1.0}}}, "algorithm.aggregate.cc: unknown key 'cc'"),
     (
         {"algorithm": {"name": "drag", "c": {"start": 0.1, "perod": 2.0}}},
-        "algorithm.aggregate.c.perod: unknown key 'perod'; did you mean 'period'?",
+        "algorithm.c.perod: unknown key 'perod'; did you mean 'period'?",
     ),
     ({"algorithm": {"name": "drag", "c": 0.1, "aggregate": "drag"}}, "write algorithm.aggregate.c instead"),
     ({"algorithms": {"darg": {"c": 0.1}}}, "algorithms.darg: unknown algorithm 'darg'; did you mean 'drag'?"),
@@ -91,8 +91,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"model": {"name": ":Net"}}, "model.name: cannot import ''"),
     ({"model": {"name": "math:sine"}}, "module 'math' has no 'sine'; did you mean 'sin'?"),
     # words and types
-    ({"root": {"source": "tset"}}, "root.source: invalid enum value 'tset' (value 'tset'); did you mean 'test'?"),
-    ({"clients": {"sampling": "epochs"}}, "invalid enum value 'epochs' (value 'epochs'); did you mean 'epoch'?"),
+    ({"root": {"source": "tset"}}, "root.source: unknown value 'tset'; did you mean 'test'?"),
+    ({"clients": {"sampling": "epochs"}}, "clients.sampling: unknown value 'epochs'; did you mean 'epoch'?"),
     ({"algorithm": {"name": "drag", "variant": "papr"}}, "did you mean 'paper'?"),
     ({"algorithm": {"name": "drag", "c": {"start": 0.1, "kind": "cosin"}}}, "did you mean 'cosine'?"),
     ({"rounds": "ten"}, "rounds: expected `int`, got `str` (value 'ten')"),
@@ -100,8 +100,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"seed": True}, "seed: expected `int`, got `bool` (value True)"),
     ({"clients": {"total": "5"}}, "clients.total: expected `int`, got `str` (value '5')"),
     ({"clients": {"lr": "fast"}}, "clients.lr: expected `float | table`, got `str` (value 'fast')"),
-    ({"algorithm": {"name": "drag", "c": "big"}}, "algorithm.aggregate.c: expected `float | table`, got `str`"),
-    ({"attack": {"name": "sign_flip", "attackers": 1.5}}, "attack.attackers: expected `int | null`, got `float`"),
+    ({"algorithm": {"name": "drag", "c": "big"}}, "algorithm.c: expected `float | table`, got `str`"),
+    ({"attack": {"name": "sign_flip", "attackers": 1.5}}, "attack.attackers: expected `int`, got `float`"),
     ({"model": {"hidden": 3.5}}, "model.hidden: expected int, got 3.5"),
     ({"model": {"double_softmax": 1}}, "model.double_softmax: expected `bool`, got `int` (value 1)"),
     ({"clients": 5}, "clients: expected a table, got 5; write [clients]"),
@@ -126,16 +126,25 @@ def test_missing_file(tmp_path: Path) -> None:
         dragfl.load(tmp_path / "nowhere.toml")
 
 
-@pytest.mark.parametrize("content", [b"rounds = ", b"[clients\n", b"rounds = 1\nrounds = 2\n", b"\xff\xfe\x00"])
-def test_not_toml(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"rounds = ", "x.toml:1:10: not valid TOML: invalid value: 'rounds ='; fix this line"),
+        (b"[clients\n", "x.toml:1:9: not valid TOML: expected ']' at the end of a table declaration: '[clients'"),
+        (b"rounds = 1\nrounds = 2\n", "x.toml:2:11: not valid TOML: cannot overwrite a value: 'rounds = 2'"),
+        (b'seed = 1\nname = "a', "x.toml:2:10: not valid TOML: unterminated string: 'name = \"a'; fix this line"),
+        (b"\xff\xfe\x00", "x.toml: cannot be read as text ('utf-8' codec can't decode byte 0xff in position 0"),
+    ],
+)
+def test_not_toml(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "x.toml"
     path.write_bytes(content)
-    with pytest.raises(SpecError, match=r"x\.toml: cannot be read as TOML: ."):
+    with pytest.raises(SpecError, match=re.escape(message)):
         dragfl.load(path)
 
 
 def test_a_folder_is_not_a_spec(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="cannot be read as TOML"):
+    with pytest.raises(SpecError, match=r"cannot be read \(Is a directory\); give a TOML experiment"):
         dragfl.load(tmp_path)
 
 
@@ -145,7 +154,7 @@ def test_a_folder_is_not_a_spec(tmp_path: Path) -> None:
         ({"name": "cnn"}, "images of 8x8 are too small"),
         ({"name": "torch.nn:Identity"}, r"answers with shape \(2, 1, 8, 8\)|no trainable parameters"),
         ({"name": "collections:OrderedDict"}, "OrderedDict has no parameters that can be read"),
-        ({"name": "fractions:Fraction"}, "model: made a Fraction; it must make an nn.Module"),
+        ({"name": "fractions:Fraction"}, "model.name: the function made a Fraction; return an nn.Module"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_before_the_first_round(model: dict[str, Any], message: str) -> None:

@@ -291,19 +291,19 @@ def test_by_group_assigns_every_sample(groups: list[int], clients: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "bad", "word"),
     [
-        ("label_mod", {"q": 1.5}, "q=1.5"),
-        ("label_group", {"q": -0.1}, "q=-0.1"),
-        ("shards", {"k": 0}, "k=0"),
-        ("shards", {"k": 1.5}, "k=1.5"),
-        ("dirichlet_class", {"a": 0}, "a=0"),
-        ("dirichlet_class", {"a": 0.1, "min_size": 0}, "min_size=0"),
-        ("dirichlet_class", {"a": 0.1, "cap": 1.5}, "cap=1.5"),
-        ("dirichlet_client", {"a": float("nan")}, "a=nan"),
+        ("label_mod", {"q": 1.5}, "q: 1.5"),
+        ("label_group", {"q": -0.1}, "q: -0.1"),
+        ("shards", {"k": 0}, "k: 0"),
+        ("shards", {"k": 1.5}, "k: 1.5"),
+        ("dirichlet_class", {"a": 0}, "a: 0"),
+        ("dirichlet_class", {"a": 0.1, "min_size": 0}, "min_size: 0"),
+        ("dirichlet_class", {"a": 0.1, "cap": 1.5}, "cap: 1.5"),
+        ("dirichlet_client", {"a": float("nan")}, "a: nan"),
         ("quantity_skew", {}, "give a "),
         ("quantity_skew", {"a": 1.0, "sigma": 1.0}, "not both"),
-        ("gamma_similarity", {"gamma": "x"}, "gamma='x'"),
-        ("resampled", {"k": True}, "k=True"),
-        ("resampled", {"k": 3, "a": -1}, "a=-1"),
+        ("gamma_similarity", {"gamma": "x"}, "gamma: 'x'"),
+        ("resampled", {"k": True}, "k: True"),
+        ("resampled", {"k": 3, "a": -1}, "a: -1"),
     ],
 )
 def test_bad_settings_name_the_value(kind: str, bad: dict[str, Any], word: str) -> None:
@@ -316,7 +316,7 @@ def test_too_many_clients_and_none(partition: Any) -> None:
     y = np.array([0, 1, 2])
     with pytest.raises(DataError, match=r"lower clients.total"):
         partition(y, 4, gen())
-    with pytest.raises(SpecError, match="clients=0"):
+    with pytest.raises(SpecError, match="clients: 0"):
         partition(y, 0, gen())
 
 

@@ -255,17 +255,17 @@ def test_the_resolved_table_loads_as_the_same_attack(attack: dict[str, Any], res
 @pytest.mark.parametrize(
     ("attack", "message"),
     [
-        ({"name": "label_flip", "sample_fraction": 0.0}, "sample_fraction=0.0; give a number above 0"),
+        ({"name": "label_flip", "sample_fraction": 0.0}, "sample_fraction: 0.0; give a number above 0"),
         (
             {"name": "dynamic_label_flip", "sample_fraction": 1.2},
-            "sample_fraction=1.2; give a number above 0",
+            "sample_fraction: 1.2; give a number above 0",
         ),
-        ({"name": "backdoor", "sample_fraction": -1.0}, "sample_fraction=-1.0"),
-        ({"name": "label_flip", "mode": "pair", "source": 1}, "target=None; give a class from 0"),
+        ({"name": "backdoor", "sample_fraction": -1.0}, "sample_fraction: -1.0"),
+        ({"name": "label_flip", "mode": "pair", "source": 1}, "target: None; give a class from 0"),
         ({"name": "label_flip", "mode": "mirrored"}, "did you mean 'mirror'"),
         ({"name": "label_flip", "sources": 1}, r"attack\.sources: unknown key 'sources'; did you mean 'source'"),
-        ({"name": "backdoor", "scale": 0.0}, "scale=0.0; give a positive number"),
-        ({"name": "backdoor", "target": -1}, "target=-1"),
+        ({"name": "backdoor", "scale": 0.0}, "scale: 0.0; give a positive number"),
+        ({"name": "backdoor", "target": -1}, "target: -1"),
     ],
 )
 def test_invalid_settings(experiment: Load, attack: dict[str, Any], message: str) -> None:
@@ -276,10 +276,10 @@ def test_invalid_settings(experiment: Load, attack: dict[str, Any], message: str
 @pytest.mark.parametrize(
     ("attack", "message"),
     [
-        ({"name": "backdoor", "target": 10}, r"attack\.target: 10; the data have classes 0 to 9"),
-        ({"name": "label_flip", "mode": "pair", "source": 0, "target": 10}, "target=10; give a class from 0 to 9"),
-        ({"name": "label_flip", "mode": "pair", "source": 11, "target": 0}, "source=11; give a class from 0 to 9"),
-        ({"name": "label_flip", "mode": "shift", "shift": 20}, "shift=20 of 10 classes changes no label"),
+        ({"name": "backdoor", "target": 10}, r"attack\.target: 10; give a class of the data, 0 to 9"),
+        ({"name": "label_flip", "mode": "pair", "source": 0, "target": 10}, "target: 10; give a class from 0 to 9"),
+        ({"name": "label_flip", "mode": "pair", "source": 11, "target": 0}, "source: 11; give a class from 0 to 9"),
+        ({"name": "label_flip", "mode": "shift", "shift": 20}, "shift: 20 of 10 classes changes no label"),
         ({"name": "label_flip", "classes": 12}, r"attack\.classes: 12, but the data have 10 classes; leave it out"),
         ({"name": "backdoor", "value": 300.0}, r"attack\.value: 300; the images are stored as bytes"),
     ],

@@ -111,7 +111,7 @@ def test_attacks_on_text(tables: dict[str, Any]) -> None:
     """A backdoor needs images; flipped labels are flipped characters."""
     flipped = dragfl.load({**tables, "attack": {"name": "label_flip", "attackers": 1}})
     assert [r.metrics["attackers"] for r in dragfl.simulate(flipped)] == [1, 1, 1]
-    with pytest.raises(DataError, match=r"poison backdoor: .* inputs of shape \(8,\); it needs images"):
+    with pytest.raises(DataError, match=r"attack.size: .* inputs of shape \(8,\); lower it, or use images"):
         dragfl.simulate(dragfl.load({**tables, "attack": {"name": "backdoor", "attackers": 1}}))
 
 

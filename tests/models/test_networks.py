@@ -45,8 +45,8 @@ def test_vectors_are_accepted() -> None:
         (lambda: cnn((1, 8, 8), 10), "images of 8x8 are too small"),
         (lambda: cnn((1, 28, 15), 10), "images of 28x15 are too small"),
         (lambda: cnn((64,), 10), r"inputs of shape \(64,\)"),
-        (lambda: cnn((1, 28, 28), 10, channels=0), "channels=0"),
-        (lambda: mlp((6,), 3, hidden=0), "hidden=0"),
+        (lambda: cnn((1, 28, 28), 10, channels=0), "model.channels: 0"),
+        (lambda: mlp((6,), 3, hidden=0), "model.hidden: 0"),
     ],
 )
 def test_bad_settings(make: object, message: str) -> None:

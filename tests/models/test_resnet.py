@@ -107,10 +107,10 @@ def test_it_learns_in_a_federation(experiment: Load, tmp_path: Path) -> None:
     ("shape", "settings", "message"),
     [
         ((64,), {}, r"inputs of shape \(64,\); it needs images"),
-        ((3, 32, 32), {"width": 12}, "width=12, blocks=1, groups=8; width must divide by groups"),
-        ((3, 32, 32), {"width": 0}, "width=0"),
-        ((3, 32, 32), {"blocks": 0}, "blocks=0"),
-        ((3, 32, 32), {"groups": 0}, "groups=0"),
+        ((3, 32, 32), {"width": 12}, "width: 12 with blocks = 1 and groups = 8; give a multiple of groups"),
+        ((3, 32, 32), {"width": 0}, "width: 0"),
+        ((3, 32, 32), {"blocks": 0}, "blocks = 0"),
+        ((3, 32, 32), {"groups": 0}, "groups = 0"),
     ],
 )
 def test_errors(shape: tuple[int, ...], settings: dict[str, int], message: str) -> None:
@@ -188,7 +188,10 @@ def test_resnet18_trains(experiment: Load) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "settings", "message"),
-    [((64,), {}, "model resnet18: inputs of shape"), ((3, 8, 8), {"width": 16}, "width=16, blocks=2, groups=32")],
+    [
+        ((64,), {}, "model.name: resnet18 on inputs of shape"),
+        ((3, 8, 8), {"width": 16}, "width: 16 with blocks = 2 and groups = 32"),
+    ],
 )
 def test_errors_of_resnet18(shape: tuple[int, ...], settings: dict[str, int], message: str) -> None:
     with pytest.raises(SpecError, match=message):

@@ -66,7 +66,7 @@ def test_it_is_a_warning_if_all_tuning_runs_diverged() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"best_by": "accuracy"}, "best_by 'accuracy' is none of validation_accuracy, validation_loss, rounds"),
+        ({"best_by": "accuracy"}, "best_by 'accuracy' is unknown; did you mean 'validation_accuracy'"),
         ({"best_by": "rounds"}, "sweep, run 'fedavg-lr0.001-seed100': best_by 'rounds' needs target_accuracy"),
         ({"tune": {"seed": [0, 1]}}, "'seed' cannot be tuned here; the tuning seeds are fixed"),
         (

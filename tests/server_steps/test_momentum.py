@@ -53,10 +53,10 @@ def test_arguments_are_not_changed() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"beta": 1.0}, r"server momentum: beta=1.0 is outside \[0, 1\)"),
-        ({"beta": -0.1}, r"server momentum: beta=-0.1 is outside \[0, 1\)"),
-        ({"beta": float("nan")}, "server momentum: beta=nan"),
-        ({"lr": -1.0}, "server momentum: lr=-1.0 is outside"),
+        ({"beta": 1.0}, r"momentum.beta: 1.0 is outside \[0, 1\)"),
+        ({"beta": -0.1}, r"momentum.beta: -0.1 is outside \[0, 1\)"),
+        ({"beta": float("nan")}, "momentum.beta: nan"),
+        ({"lr": -1.0}, "momentum.lr: -1.0 is outside"),
     ],
 )
 def test_settings_outside_their_range_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -85,8 +85,8 @@ class AdaptiveBRDrag:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choices("attack adaptive_br_drag", self)
-        check_range("attack adaptive_br_drag", "c", self.c, 0.0, 1.0)
+        check_choices("adaptive_br_drag", self)
+        check_range("adaptive_br_drag", "c", self.c, 0.0, 1.0)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         def forge(clean: Tensor, f: int) -> Tensor:

@@ -24,7 +24,7 @@ from dragfl.attacks.common import (
     moments,
     search_factor,
 )
-from dragfl.errors import SpecError
+from dragfl.errors import SettingError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice, check_choices
 from dragfl.types import NoState, RoundContext, Strength, Updates, View, no_state
@@ -89,9 +89,11 @@ class ALIE:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choices("attack alie", self)
+        check_choices("alie", self)
         if self.z is not None and (self.knowledge == "white_box" or not 0.0 <= self.z < float("inf")):
-            raise SpecError(f"attack alie: z={self.z}; give a number of at least 0, or none with knowledge 'white_box'")
+            raise SettingError(
+                "alie", "z", f"{self.z}; give a number of at least 0, or none with knowledge 'white_box'"
+            )
 
     @property
     def strength(self) -> Strength | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dragfl.arithmetic import finite_rows, norm, row_norms
 from dragfl.arrays import Array, like, matrix
-from dragfl.errors import SpecError
+from dragfl.errors import SettingError, SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.types import RoundContext, Updates, View
 
@@ -99,11 +99,11 @@ def check_positive(attack: str, **values: float) -> None:
     """Raise if a setting is not finite and above 0."""
     for name, value in values.items():
         if isinstance(value, bool) or not 0.0 < value < math.inf:
-            raise SpecError(f"attack {attack}: {name}={value}; give a positive number")
+            raise SettingError(attack, name, f"{value}; give a positive number")
 
 
 def check_at_least(low: float, attack: str, **values: float) -> None:
     """Raise if a setting is not finite or below `low`."""
     for name, value in values.items():
         if not low <= value < math.inf:
-            raise SpecError(f"attack {attack}: {name}={value}; give a finite number of at least {low:g}")
+            raise SettingError(attack, name, f"{value}; give a finite number of at least {low:g}")

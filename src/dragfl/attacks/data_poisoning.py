@@ -16,7 +16,7 @@ import numpy as np
 
 from dragfl.attacks.common import check_positive
 from dragfl.attacks.random_scaling import backdoor_scale
-from dragfl.errors import DataError, SpecError
+from dragfl.errors import DataError, SettingError, SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choices
 from dragfl.types import Knowledge, NoState, RoundContext, Strength, Updates, View, no_state
@@ -32,7 +32,7 @@ class Poison(Protocol):
 
 def _check_sample_fraction(poison: str, value: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise SpecError(f"poison {poison}: sample_fraction={value!r}; give a number above 0 and at most 1")
+        raise SettingError(poison, "sample_fraction", f"{value!r}; give a number above 0 and at most 1")
 
 
 def _draw_rows(n: int, fraction: float, rng: np.random.Generator) -> Tensor:
@@ -76,14 +76,16 @@ class LabelFlip:
 
     def __post_init__(self) -> None:
         _check_sample_fraction("label_flip", self.sample_fraction)
-        check_choices("poison label_flip", self)
+        check_choices("label_flip", self)
         if self.mode == "shift" and self.shift % (self.classes or math.inf) == 0:
-            raise SpecError(f"poison label_flip: shift={self.shift} of {self.classes} classes changes no label")
+            raise SettingError(
+                "label_flip", "shift", f"{self.shift} of {self.classes} classes changes no label; give another number"
+            )
         for name in ("source", "target") if self.mode == "pair" else ():
             value = getattr(self, name)
             if value is None or not 0 <= value < (self.classes or math.inf):
                 last = f" to {self.classes - 1}" if self.classes else ""
-                raise SpecError(f"poison label_flip: {name}={value!r}; give a class from 0{last}")
+                raise SettingError("label_flip", name, f"{value!r}; give a class from 0{last}")
 
     def for_data(self, classes: int, x: Tensor) -> LabelFlip:
         """The same with L known."""
@@ -93,7 +95,7 @@ class LabelFlip:
 
     def poison(self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         if self.classes is None:
-            raise SpecError("poison label_flip: the number of classes is not known; give classes")
+            raise SpecError("label_flip.classes: the number of classes is not known; give classes")
         rows = _draw_rows(len(y), self.sample_fraction, rng)
         old = y[rows]
         if self.mode == "mirror":
@@ -151,10 +153,12 @@ class Backdoor:
 
     def __post_init__(self) -> None:
         _check_sample_fraction("backdoor", self.sample_fraction)
-        check_choices("poison backdoor", self)
+        check_choices("backdoor", self)
         check_positive("backdoor", scale=self.scale)
-        if self.target < 0 or self.size < 1:
-            raise SpecError(f"poison backdoor: target={self.target}, size={self.size}; give a class and a side >= 1")
+        if self.target < 0:
+            raise SettingError("backdoor", "target", f"{self.target}; give a class, from 0")
+        if self.size < 1:
+            raise SettingError("backdoor", "size", f"{self.size}; give the side of the square, at least 1")
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         return replace(view.own, delta=backdoor_scale(view.own.delta, self.scale)), state
@@ -162,7 +166,7 @@ class Backdoor:
     def for_data(self, classes: int, x: Tensor) -> Backdoor:
         """Itself, if the target is a class, the square fits the images and its value can be stored in them."""
         if self.target >= classes:
-            raise SpecError(f"attack.target: {self.target}; the data have classes 0 to {classes - 1}")
+            raise SpecError(f"attack.target: {self.target}; give a class of the data, 0 to {classes - 1}")
         if self.value is not None and x.dtype == torch.uint8 and not 0 <= self.value <= 255:
             raise SpecError(f"attack.value: {self.value:g}; the images are stored as bytes, give 0 to 255")
         self.stamp(x[:1])
@@ -172,8 +176,8 @@ class Backdoor:
         """A copy of images (n, channels, height, width) with the trigger on every one."""
         if x.ndim != 4 or min(x.shape[2:]) < self.size:
             raise DataError(
-                f"poison backdoor: a square of {self.size} pixels does not fit inputs of shape {tuple(x.shape[1:])}; "
-                "it needs images (channels, height, width)"
+                f"attack.size: a square of {self.size} pixels does not fit inputs of shape {tuple(x.shape[1:])}; "
+                "lower it, or use images (channels, height, width)"
             )
         down, across = self.corner.split()
         rows = slice(None, self.size) if down == "top" else slice(-self.size, None)

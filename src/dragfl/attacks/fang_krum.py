@@ -100,7 +100,7 @@ class FangKrum:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choices("attack fang_krum", self)
+        check_choices("fang_krum", self)
         check_positive("fang_krum", min_lambda=self.min_lambda)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:

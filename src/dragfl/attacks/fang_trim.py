@@ -107,7 +107,7 @@ class FangTrim:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choices("attack fang_trim", self)
+        check_choices("fang_trim", self)
         check_at_least(1, "fang_trim", beta=self.beta)
 
     @property

@@ -75,7 +75,7 @@ class FreeRider:
     knowledge: ClassVar[Knowledge] = "own"
 
     def __post_init__(self) -> None:
-        check_choices("attack free_rider", self)
+        check_choices("free_rider", self)
         check_at_least(0, "free_rider", std=self.std, decay=self.decay)
 
     def init(self, info: FederationInfo) -> State:

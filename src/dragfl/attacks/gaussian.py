@@ -46,7 +46,7 @@ class Gaussian:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choices("attack gaussian", self)
+        check_choices("gaussian", self)
         check_at_least(0, "gaussian", std=self.std)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:

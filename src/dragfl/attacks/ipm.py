@@ -21,7 +21,7 @@ from dragfl.attacks.common import (
     forge_from_clean,
     search_factor,
 )
-from dragfl.errors import SpecError
+from dragfl.errors import SettingError
 from dragfl.lazy import Tensor
 from dragfl.schedules import check_choices
 from dragfl.types import NoState, RoundContext, Strength, Updates, View, no_state
@@ -69,11 +69,13 @@ class IPM:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choices("attack ipm", self)
+        check_choices("ipm", self)
         if self.epsilon is not None:
             check_positive("ipm", epsilon=self.epsilon)
             if self.knowledge == "white_box":
-                raise SpecError(f"attack ipm: epsilon={self.epsilon}, but knowledge 'white_box' searches it; remove it")
+                raise SettingError(
+                    "ipm", "epsilon", f"{self.epsilon}, but knowledge 'white_box' searches it; remove it"
+                )
 
     @property
     def strength(self) -> Strength | None:

@@ -22,7 +22,7 @@ import numpy as np
 from dragfl.arithmetic import combine, finite_rows, row_dots, unit
 from dragfl.arrays import Array, vector
 from dragfl.attacks.common import clean_rows, copies
-from dragfl.errors import SpecError
+from dragfl.errors import SettingError, SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.types import FederationInfo, Knowledge, RoundContext, Updates, View
 
@@ -74,10 +74,11 @@ class Mimic:
     knowledge: ClassVar[Knowledge] = "omniscient"
 
     def __post_init__(self) -> None:
-        if self.warm_up < 1 or (self.client is not None and self.client < 0):
-            raise SpecError(
-                f"attack mimic: warm_up={self.warm_up}, client={self.client}; give at least one round, and a client "
-                "from 0 or none"
+        if self.warm_up < 1:
+            raise SettingError("mimic", "warm_up", f"{self.warm_up}; give at least one round")
+        if self.client is not None and self.client < 0:
+            raise SettingError(
+                "mimic", "client", f"{self.client}; give the number of a client, from 0, or leave it out"
             )
 
     def init(self, info: FederationInfo) -> MimicState:

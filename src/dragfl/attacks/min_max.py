@@ -91,7 +91,7 @@ class MinMax:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choices("attack min_max", self)
+        check_choices("min_max", self)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         return forge_from_clean(view, lambda clean, f: min_max(clean, f, self.direction)), state
@@ -115,7 +115,7 @@ class MinSum:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choices("attack min_sum", self)
+        check_choices("min_sum", self)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         return forge_from_clean(view, lambda clean, f: min_sum(clean, f, self.direction, self.bound)), state

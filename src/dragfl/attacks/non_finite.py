@@ -39,7 +39,7 @@ class NonFinite:
     init = no_state
 
     def __post_init__(self) -> None:
-        check_choices("attack non_finite", self)
+        check_choices("non_finite", self)
 
     def craft(self, state: NoState, view: View, context: RoundContext) -> tuple[Updates, NoState]:
         return replace(view.own, delta=non_finite(view.own.delta, self.value, self.coordinates)), state

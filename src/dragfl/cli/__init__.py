@@ -6,10 +6,10 @@ import argparse
 import os
 import sys
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 from dragfl import __version__
-from dragfl.errors import DragflError, DragflWarning
+from dragfl.errors import DragflError, DragflWarning, SpecError
 
 DESCRIPTION = "Federated learning under non-IID data and attacks: DRAG, BR-DRAG, baselines."
 EPILOG = """\
@@ -20,11 +20,21 @@ Exit codes: 0 success, 1 a run raised an error, 2 usage or spec error, 3 data er
 RESUMABLE = ("run", "resume", "sweep", "arena", "reproduce", "demo")
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose usage errors are one line, like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        command = self.prog.removeprefix("dragfl").strip()
+        raise SpecError(
+            f"{command}: {message}; see `{self.prog} --help`" if command else f"{message}; see `dragfl --help`"
+        )
+
+
 def parser() -> argparse.ArgumentParser:
     from dragfl.cli import arena, check, data, demo, doctor, list_parts, migrate, report, reproduce, resume, run, sweep
 
     as_written = argparse.RawDescriptionHelpFormatter  # keeps the line breaks of the epilog
-    top = argparse.ArgumentParser(prog="dragfl", description=DESCRIPTION, epilog=EPILOG, formatter_class=as_written)
+    top = Parser(prog="dragfl", description=DESCRIPTION, epilog=EPILOG, formatter_class=as_written)
     top.add_argument("-V", "--version", action="version", version=f"dragfl {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (demo, run, sweep, arena, reproduce, resume, report, data, list_parts, check, migrate, doctor):
@@ -32,8 +42,7 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+def _parse(argv: list[str] | None) -> argparse.Namespace:
     top = parser()
     args, rest = top.parse_known_args(argv)
     if rest:  # argparse does not collect key=value words that come after options
@@ -41,7 +50,14 @@ def main(argv: list[str] | None = None) -> int:
         if words != rest:
             top.error(f"unrecognized arguments: {' '.join(word for word in rest if word not in words)}")
         args.words += words
+    return args
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    args = None
     try:
+        args = _parse(argv)
         with warnings.catch_warnings():
             warnings.simplefilter("once", DragflWarning)
             warnings.showwarning = _print_warning
@@ -58,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(error, SystemExit) and error.code != 1:  # rich exits with 1 on a closed pipe
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit cannot fail
-        return 5 if args.run.__module__.rpartition(".")[2] in RESUMABLE else 0
+        return 5 if args is not None and args.run.__module__.rpartition(".")[2] in RESUMABLE else 0
 
 
 def _print_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

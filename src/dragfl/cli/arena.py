@@ -29,7 +29,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "experiment", nargs="?", help="a TOML file (default with --quick: 20 clients on the digits dataset)"
     )
-    command.add_argument("words", nargs="*", metavar="key=value", help="override a setting, e.g. rounds=100")
+    command.add_argument(
+        "words", nargs="*", default=[], metavar="key=value", help="override a setting, e.g. rounds=100"
+    )
     command.add_argument(
         "--defences", metavar="A,B,C+D", help="algorithms or aggregates; C+D is a chain (default: 10 common ones)"
     )
@@ -130,8 +132,9 @@ def _read_tables(args: argparse.Namespace) -> dict[str, Any]:
     """The tables of the experiment with the overrides and `--quick` applied."""
     from importlib.resources import as_file, files
 
+    from dragfl.config.locate import located
     from dragfl.config.overrides import override
-    from dragfl.config.spec import read
+    from dragfl.config.spec import read, resolve
     from dragfl.errors import SpecError
 
     source, words = args.experiment, list(args.words)
@@ -141,8 +144,9 @@ def _read_tables(args: argparse.Namespace) -> dict[str, Any]:
         raise SpecError("arena: no experiment; give a TOML file, or --quick for the built-in digits experiment")
     if any(word.startswith("seed=") for word in words):
         raise SpecError("arena: seed is one of its sides; give --seeds 3 or --seeds 0,1,2")
-    with as_file(files("dragfl.demo").joinpath("arena.toml")) as default:
+    with as_file(files("dragfl.demo").joinpath("arena.toml")) as default, located(source, words):
         tables = override(read(default if source is None else source), words)
+        resolve({**tables, "algorithm": {"name": "fedavg"}, "attack": {"name": "none"}})  # without the sides
     if args.quick:
         tables["rounds"] = min(int(tables.get("rounds", QUICK_ROUNDS)), QUICK_ROUNDS)
     return tables

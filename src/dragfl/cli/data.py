@@ -228,9 +228,10 @@ def _group_names(dataset: Dataset, split: ClientSplit, client: int) -> str:
 def _write_figures(out: Path, dataset: Dataset, split: ClientSplit, title: str, seed: int) -> None:
     from dragfl.data import plots
     from dragfl.rng import rng
+    from dragfl.runs.loop import create_folder
 
     plots.require_matplotlib()
-    out.mkdir(parents=True, exist_ok=True)
+    create_folder(out)
     suffix = "".join(c if c.isalnum() or c in "._-" else "-" for c in title.replace("=", "").replace(", ", "-"))
     headline = f"{dataset.name}, {title}, {split.clients:,} clients"
     figures = {suffix.strip("-"): plots.plot_label_distribution(dataset, split, headline)}

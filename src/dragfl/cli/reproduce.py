@@ -34,7 +34,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Executes the missing runs of the named figures (default: all), plots them and prints a verdict "
         "for every claim that needs them. Figures share runs; an interrupted command continues where it stopped.",
     )
-    command.add_argument("words", nargs="*", metavar="FIGURE", help="such as fig3a fig7, or key=value; see --list")
+    command.add_argument(
+        "words", nargs="*", default=[], metavar="FIGURE", help="such as fig3a fig7, or key=value; see --list"
+    )
     command.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N-1 (default: set by each figure)")
     command.add_argument("--rounds", type=int, metavar="N", help="rounds of every run (default: set by each figure)")
     command.add_argument("--quick", action="store_true", help="reduced settings for a smoke test; not evidence")

@@ -25,7 +25,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "[algorithms.NAME] table of the file.",
     )
     command.add_argument("experiment", type=Path, help="a TOML file, or the spec.toml of an earlier run")
-    command.add_argument("words", nargs="*", metavar="key=value", help="override a setting, e.g. clients.lr=0.05")
+    command.add_argument(
+        "words", nargs="*", default=[], metavar="key=value", help="override a setting, e.g. clients.lr=0.05"
+    )
     command.add_argument("--out", type=Path, help="the run directory (default: runs/NAME)")
     command.add_argument("--fresh", action="store_true", help="start over: replace the run in the directory")
     command.add_argument("--dry-run", action="store_true", help="print the resolved spec and exit")
@@ -34,6 +36,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from dragfl.config.locate import located
     from dragfl.config.spec import load
 
     experiment = load(args.experiment, *args.words)
@@ -47,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     if (args.fresh or find_run(out) is None) and not args.quiet and not args.json:
         print_assumed_f(experiment)
     start = partial(dragfl.run, experiment, out, fresh=args.fresh, log=args.log)
-    return run_with_progress(args, out, experiment.name, experiment.rounds, start)
+    with located(args.experiment, args.words):
+        return run_with_progress(args, out, experiment.name, experiment.rounds, start)
 
 
 def print_assumed_f(experiment: Experiment) -> None:

@@ -28,7 +28,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     command.add_argument("experiment", type=Path, help="a TOML file")
     command.add_argument(
-        "words", nargs="*", metavar="key=a,b", help="a key and its values, e.g. algorithm.name=fedavg,drag seed=0,1,2"
+        "words",
+        nargs="*",
+        default=[],
+        metavar="key=a,b",
+        help="a key and its values, e.g. algorithm.name=fedavg,drag seed=0,1,2",
     )
     command.add_argument(
         "--tune",

@@ -92,8 +92,22 @@ def make_algorithm(tables: Mapping[str, Any]) -> Algorithm:
     if own and not PARTS.keys() <= table.keys():  # with all parts spelled out the name is only a label
         return _own_algorithm(name, {k: v for k, v in table.items() if k != "name"})
     expanded = expand(table)
-    parts = {part: make_part(part, expanded[part]) for part in PARTS}
+    try:
+        parts = {part: make_part(part, expanded[part]) for part in PARTS}
+    except SpecError as error:
+        raise SpecError(_as_written(str(error), table, tables.get("algorithm", {}))) from error.__cause__
     return Algorithm(**parts, name=expanded["name"])
+
+
+def _as_written(message: str, table: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """The message with the key of a preset, `algorithm.c` or `algorithms.drag.c`, for `algorithm.aggregate.c`."""
+    name = table.get("name")
+    for key, places in PRESETS[name].flat().items() if isinstance(name, str) and name in PRESETS else ():
+        for part, setting in places:
+            if key in table and re.match(rf"algorithm\.{part}\.{setting}[.:]", message):
+                written = f"algorithm.{key}" if key in own else f"algorithms.{name}.{key}"
+                return message.replace(f"algorithm.{part}.{setting}", written, 1)
+    return message
 
 
 def make_part(part: str, given: Any, where: str = "") -> Any:
@@ -101,7 +115,10 @@ def make_part(part: str, given: Any, where: str = "") -> Any:
     where = where or f"algorithm.{part}"
     if isinstance(given, Mapping) and given.get("name") == "chain" and "chain" in given:
         table = convert(f"algorithm.{part}", {k: v for k, v in given.items() if k != "name"}, ChainTable)
-        given = chain(*table.chain, f=table.f)
+        try:
+            given = chain(*table.chain, f=table.f)
+        except SpecError as error:
+            raise SpecError(f"{where}.chain: {str(error).removeprefix('chain: ')}") from error.__cause__
     wrap = function_rule if part == "aggregate" else None
     return check_words(where, build(where, given, PARTS[part], METHODS[part], wrap=wrap), part)
 

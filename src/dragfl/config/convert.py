@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
-from dragfl.errors import SpecError, nearest
+from dragfl.errors import SettingError, SpecError, nearest
 
 T = TypeVar("T")
 
@@ -23,9 +23,7 @@ def convert(where: str, table: Mapping[str, Any], kind: type[T]) -> T:
     try:
         converted = msgspec.convert(dict(table), kind, strict=True)
     except msgspec.ValidationError as error:
-        if isinstance(error.__cause__, SpecError):
-            raise error.__cause__ from None
-        raise SpecError(_readable(where, table, kind, str(error))) from None
+        raise SpecError(_readable(where, table, kind, error)) from None
     for key, value in table.items():  # msgspec ignores unknown keys of inner tables, such as a schedule
         inner = getattr(converted, key)
         if isinstance(value, Mapping) and dataclasses.is_dataclass(inner):
@@ -41,21 +39,44 @@ def check_keys(where: str, table: Mapping[str, Any], known: typing.Iterable[str]
             raise SpecError(f"{where}.{key}: unknown key '{key}'{nearest(key, known)}".lstrip("."))
 
 
-def _readable(where: str, table: Mapping[str, Any], kind: Any, message: str) -> str:
-    """A message of msgspec with the key path, the value and the closest valid word."""
-    found = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*?)`)?", message)
-    text, path = (found[1], found[2] or "") if found else (message, "")
+def _readable(where: str, table: Mapping[str, Any], kind: Any, error: msgspec.ValidationError) -> str:
+    """A message of msgspec or of a dataclass, with the key path, the value and the closest valid word."""
+    found = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*?)`)?", str(error), re.DOTALL)
+    text, path = (found[1], found[2] or "") if found else (str(error), "")
+    cause = error.__cause__
+    if isinstance(cause, SettingError):
+        return f"{_joined(where, path, cause.name)}: {cause.problem}"
+    if isinstance(cause, SpecError):
+        return str(cause)
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", text):
+        return f"{_joined(where, path, missing[1])}: missing; {_advice(kind, path, missing[1])}"
     value: Any = table
     for part in re.findall(r"[^.\[\]]+", path):
         if isinstance(value, Mapping) and part in value:
-            value = value[part]
-            kind = _inner_kind(kind, part)
+            value, kind = value[part], _inner_kind(kind, part)
+        elif isinstance(value, list | tuple) and part.isdigit():
+            value, kind = value[int(part)], None
     words = [word for choice in _choices(kind) if typing.get_origin(choice) is Literal for word in get_args(choice)]
     hint = nearest(str(value), words) if words else ""
     seen = f" (value {value!r}){hint}" if path else ""
-    name = ".".join(p for p in (where, path) if p) or "the experiment"
-    text = text.replace("object", "table")
-    return f"{name}: {text[:1].lower()}{text[1:]}{seen}"
+    if text.startswith("Invalid enum value"):
+        number = ", or give a whole number" if int in _choices(kind) else ""
+        text, seen = f"unknown value {value!r}", hint + number
+    text = text.replace("object", "table").replace(" | null", "")
+    return f"{_joined(where, path) or 'the experiment'}: {text[:1].lower()}{text[1:]}{seen}"
+
+
+def _joined(*parts: str) -> str:
+    return ".".join(part for part in parts if part)
+
+
+def _advice(kind: Any, path: str, field: str) -> str:
+    """What to give for a missing setting."""
+    for part in re.findall(r"[^.\[\]]+", path):
+        kind = _inner_kind(kind, part)
+    wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+    words = [wanted[choice] for choice in _choices(_inner_kind(kind, field)) if choice in wanted]
+    return f"give {field} = {' or '.join(words) or 'a value'}"
 
 
 def _inner_kind(kind: Any, field: str) -> Any:

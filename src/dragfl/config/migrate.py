@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dragfl.config.locate import not_toml
 from dragfl.errors import SpecError
 
 # The owner is a table of the spec, or the name of a part or preset whose setting it is: owner -> old key -> new key.
@@ -221,8 +222,10 @@ def migrate_path(path: Path) -> dict[Path, list[Change]]:
         try:
             before = file.read_text()
             after, changes = migrate_text(before)
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise SpecError(f"{file}: cannot be read as TOML: {error}; nothing was written") from None
+        except tomllib.TOMLDecodeError as error:
+            raise SpecError(f"{not_toml(file, before, error)}; nothing was written") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpecError(f"{file}: cannot be read ({error}); give a TOML file; nothing was written") from None
         except SpecError as error:
             raise SpecError(f"{file}: {error}; nothing was written") from None
         if changes and _backup(file).exists():

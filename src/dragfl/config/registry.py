@@ -51,6 +51,8 @@ def build(
         given = wrap(where, given, _typed_settings(where, given, settings), name)
     elif settings or isinstance(given, type):
         given = _instantiate(where, given, settings)
+    if isinstance(given, bool | int | float | list):
+        raise SpecError(f"{where}: {given!r} is no {key}; give one of {', '.join(registry)} or module:attr")
     missing = [m for m in methods if not hasattr(given, m)]
     if missing:
         raise SpecError(f"{where}: {type(given).__name__} has no '{missing[0]}'; see the contract in dragfl.types")

@@ -36,6 +36,7 @@ from dragfl.config.build_parts import (
 from dragfl.config.check_parts import needs_of
 from dragfl.config.compatible import check_options
 from dragfl.config.convert import check_keys, convert
+from dragfl.config.locate import located, not_toml
 from dragfl.config.migrate import refuse_old_keys
 from dragfl.config.overrides import EXCEEDS_F, override
 from dragfl.config.registry import build, describe, without_none
@@ -113,7 +114,8 @@ class Experiment:
 
 def load(source: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
     """Read, override, check and resolve an experiment."""
-    return resolve(override(read(source), overrides))
+    with located(source, overrides):
+        return resolve(override(read(source), overrides))
 
 
 def as_experiment(given: Experiment | str | Path | Mapping[str, Any]) -> Experiment:
@@ -126,11 +128,17 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(source, Mapping):
         return {k: dict(v) if isinstance(v, Mapping) else v for k, v in source.items()}
     try:
-        return tomllib.loads(Path(source).read_text())
+        text = Path(source).read_text()
     except FileNotFoundError:
         raise SpecError(f"{source}: no such file; give a TOML experiment") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SpecError(f"{source}: cannot be read as TOML: {error}") from None
+    except OSError as error:
+        raise SpecError(f"{source}: cannot be read ({error.strerror}); give a TOML experiment") from None
+    except ValueError as error:  # bytes that are no text, or a path with a zero byte
+        raise SpecError(f"{source}: cannot be read as text ({error}); give a TOML experiment in UTF-8") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise not_toml(source, text, error) from None
 
 
 def resolve(tables: Mapping[str, Any]) -> Experiment:
@@ -196,11 +204,11 @@ def _check_together(e: Experiment) -> None:
     rule, per_round = e.algorithm.aggregate, e.clients.per_round or e.clients.total
     if e.root is None and needs_root(e.algorithm):
         raise SpecError(
-            f"algorithm '{e.algorithm.name}' needs trusted root data and there is no [root] table; "
+            f"algorithm.name: '{e.algorithm.name}' needs trusted root data and there is no [root] table; "
             "add for example: [root] with size = 100"
         )
     if isinstance(rule, AssumesAttackers) and (why := rule.shortage(per_round)):
-        raise SpecError(why)
+        raise SpecError(f"algorithm.aggregate: {why}")
     check_correction_with_aggregate(e)
     check_options(e.clients, e.algorithm, e.root)
     make_augment(e.clients.augment)

@@ -113,7 +113,8 @@ class Clients:
                 "lower per_round or raise total"
             )
         if self.local_steps is not None and self.local_epochs is not None:
-            raise SpecError("clients: both local_steps and local_epochs are given; remove one")
+            both = f"{self.local_steps}, but local_epochs = {self.local_epochs} is given too"
+            raise SpecError(f"clients.local_steps: {both}; remove one")
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def load(name: str | Dataset, progress: Progress | None = None) -> Dataset:
     if colon and kind in FILE_KINDS:
         return {"npz": user_files.load_npz, "idx": user_files.load_idx, "text": text.load}[kind](where)
     if name not in DATASETS:
-        raise SpecError(f"unknown dataset '{name}'{nearest(name, [*DATASETS, *FILE_KINDS.values()])}")
+        raise SpecError(f"data.dataset: unknown dataset '{name}'{nearest(name, [*DATASETS, *FILE_KINDS.values()])}")
     if name in TABULAR:
         return tabular.load(name)
     if name in ("digits", "play"):

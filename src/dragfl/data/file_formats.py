@@ -125,5 +125,10 @@ def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
             raise DataError(f"{path}: holds one array without a name; save it with numpy.savez(path, x=..., y=...)")
         with stored:
             return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read as npz ({error})") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+    except (ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        reason = str(error).split(". ")[0]  # what numpy advises next is to load it unsafely
+        raise DataError(
+            f"{path}: cannot be read as npz ({reason}); save numbers with numpy.savez(path, x=..., y=...)"
+        ) from None

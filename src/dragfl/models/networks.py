@@ -31,7 +31,7 @@ def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
 def mlp(shape: tuple[int, ...], classes: int, hidden: int = 500) -> nn.Module:
     """One hidden layer of ReLU units."""
     if hidden < 1:
-        raise SpecError(f"model mlp: hidden={hidden}; give at least 1")
+        raise SpecError(f"model.hidden: {hidden}; give at least 1")
     nn = torch.nn
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
@@ -39,12 +39,14 @@ def mlp(shape: tuple[int, ...], classes: int, hidden: int = 500) -> nn.Module:
 def cnn(shape: tuple[int, ...], classes: int, channels: int = 64) -> nn.Module:
     """Two convolutions with pooling, then three linear layers."""
     if len(shape) != 3:
-        raise SpecError(f"model cnn: inputs of shape {shape}; it needs images (channels, height, width)")
+        raise SpecError(f"model.name: cnn on inputs of shape {shape}; it needs images (channels, height, width)")
     if channels < 1:
-        raise SpecError(f"model cnn: channels={channels}; give at least 1")
+        raise SpecError(f"model.channels: {channels}; give at least 1")
     height, width = (((side - 4) // 2 - 4) // 2 for side in shape[1:])
     if height < 1 or width < 1:
-        raise SpecError(f"model cnn: images of {shape[1]}x{shape[2]} are too small for two 5x5 convolutions; use mlp")
+        raise SpecError(
+            f"model.name: cnn: images of {shape[1]}x{shape[2]} are too small for two 5x5 convolutions; use mlp"
+        )
     nn = torch.nn
     return nn.Sequential(
         nn.Conv2d(shape[0], channels, 5),

@@ -52,9 +52,12 @@ def make_resnet18(shape: tuple[int, ...], classes: int, width: int, groups: int)
 
 def check_settings(name: str, shape: tuple[int, ...], width: int, blocks: int, groups: int) -> None:
     if len(shape) != 3:
-        raise SpecError(f"model {name}: inputs of shape {shape}; it needs images (channels, height, width)")
+        raise SpecError(f"model.name: {name} on inputs of shape {shape}; it needs images (channels, height, width)")
     if min(width, blocks, groups) < 1 or width % groups:
-        raise SpecError(f"model {name}: width={width}, blocks={blocks}, groups={groups}; width must divide by groups")
+        raise SpecError(
+            f"model.width: {width} with blocks = {blocks} and groups = {groups}; give a multiple of groups, "
+            "and at least 1 of each"
+        )
 
 
 def _with_stages(

@@ -12,6 +12,7 @@ from typing import Any
 
 import tomli_w
 
+from dragfl.config.locate import located
 from dragfl.config.overrides import parse_override, replace_values
 from dragfl.config.spec import Experiment, read, resolve
 from dragfl.errors import SpecError
@@ -46,7 +47,8 @@ def plan_sweep(source: str | Path | Mapping[str, Any], grid: Grid, out: str | Pa
             raise SpecError(f"sweep: two runs have the name '{name}'; give each value once")
         paths = [(key.split("."), value) for key, value in chosen.items()]
         try:
-            experiment = resolve({**replace_values(tables, paths), "name": name})
+            with located(source, [f"{key}={value}" for key, value in chosen.items()]):
+                experiment = resolve({**replace_values(tables, paths), "name": name})
         except SpecError as error:
             raise SpecError(f"sweep, run '{name}': {error}") from None
         planned[name] = PlannedRun(Path(out) / name, experiment)

@@ -81,7 +81,7 @@ def plan_tuning(
     Several tuned keys: all combinations of their values.
     """
     if best_by not in BEST_BY:
-        raise SpecError(f"sweep: best_by '{best_by}' is none of {', '.join(BEST_BY)}{nearest(best_by, BEST_BY)}")
+        raise SpecError(f"sweep: best_by '{best_by}' is unknown{nearest(best_by, BEST_BY)}")
     for key, values in tune.items():
         if key in grid or key == "seed":
             advice = "the tuning seeds are fixed" if key == "seed" else "it is a key of the grid; give it once"

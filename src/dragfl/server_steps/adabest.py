@@ -35,8 +35,8 @@ class AdaBestServer:
     beta: float = 0.8
 
     def __post_init__(self) -> None:
-        check_range("server adabest", "lr", self.lr, 0.0, 1e6)
-        check_range("server adabest", "beta", self.beta, 0.0, 1.0, open_high=True)
+        check_range("adabest", "lr", self.lr, 0.0, 1e6)
+        check_range("adabest", "beta", self.beta, 0.0, 1.0, open_high=True)
 
     def init(self, info: FederationInfo) -> AdaBestServerState:
         return AdaBestServerState()

@@ -26,7 +26,7 @@ class AdaptiveState:
 
 
 def check_settings(self: Any) -> None:
-    owner = f"server {type(self).__name__.lower()}"
+    owner = type(self).__name__.lower()
     check_range(owner, "lr", self.lr, 0.0, 1e6)
     check_range(owner, "tau", self.tau, 0.0, 1e6, open_low=True)
     for name in ("beta1", "beta2"):

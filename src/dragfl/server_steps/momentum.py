@@ -35,8 +35,8 @@ class Momentum:
     beta: float = 0.9
 
     def __post_init__(self) -> None:
-        check_range("server momentum", "lr", self.lr, 0.0, 1e6)
-        check_range("server momentum", "beta", self.beta, 0.0, 1.0, open_high=True)
+        check_range("momentum", "lr", self.lr, 0.0, 1e6)
+        check_range("momentum", "beta", self.beta, 0.0, 1.0, open_high=True)
 
     def init(self, info: FederationInfo) -> MomentumState:
         return MomentumState()

@@ -21,7 +21,7 @@ class SGD:
     lr: float | Schedule = 1.0
 
     def __post_init__(self) -> None:
-        check_range("server sgd", "lr", self.lr, 0.0, 1e6)
+        check_range("sgd", "lr", self.lr, 0.0, 1e6)
 
     init = no_state
 

@@ -252,7 +252,7 @@ def test_flame_of_local_models_needs_the_model() -> None:
     for call in (fn.flame, lambda X, space: fn.aggregate("flame", X, space=space)):
         with pytest.raises(SpecError, match=r"needs the model that was sent out; give model"):
             call(LINE, space="weights")
-    with pytest.raises(SpecError, match=r"flame: space='model' is unknown"):
+    with pytest.raises(SpecError, match=r"flame.space: 'model' is unknown"):
         fn.flame(LINE, space="model")  # type: ignore[arg-type]
     with pytest.raises(SpecError, match=r"sign_guard: features='max' is unknown"):
         fn.sign_guard(LINE, features="max")  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from dragfl.aggregates.robust.gram import Gram
-from dragfl.errors import SpecError
+from dragfl.errors import SettingError
 from dragfl.lazy import Tensor
 from dragfl.schedules import check_choices
 
@@ -135,7 +135,7 @@ def check_count(owner: str, name: str, value: object, low: int = 0) -> None:
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        raise SpecError(f"{owner}: {name}={value!r}; give a whole number of at least {low}")
+        raise SettingError(owner, name, f"{value!r}; give a whole number of at least {low}")
 
 
 def assumed_f(part: object, f: int | None, missing: int = 0) -> int:

@@ -32,7 +32,7 @@ from dragfl.aggregates.robust.contract import Weighting, any_number, check_setti
 from dragfl.aggregates.robust.gram import Gram
 from dragfl.aggregates.robust.rule import robust_rule
 from dragfl.arithmetic import EPS
-from dragfl.errors import SpecError
+from dragfl.errors import SettingError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
 
@@ -57,7 +57,7 @@ class Flame:
     def __post_init__(self) -> None:
         check_range("flame", "delta", self.delta, 0.0, 1.0, open_low=True)
         if not self.epsilon > 0.0:
-            raise SpecError(f"flame: epsilon={self.epsilon}; give a number above 0, or inf for no noise")
+            raise SettingError("flame", "epsilon", f"{self.epsilon}; give a number above 0, or inf for no noise")
         check_settings(self)
 
     @property

@@ -32,15 +32,17 @@ class ByGroup:
         check_clients("by_group", labels, clients)
         if groups is None:
             raise DataError(
-                "partition by_group: the dataset has no groups; give Dataset(groups=...) or an npz with a "
+                "data.partition: by_group: the dataset has no groups; give Dataset(groups=...) or an npz with a "
                 "`groups` column, one number for each training sample, or a text with headings"
             )
         if len(groups) != len(labels):
-            raise DataError(f"partition by_group: {len(groups)} groups for {len(labels)} samples; give one for each")
+            raise DataError(
+                f"data.partition: by_group: {len(groups)} groups for {len(labels)} samples; give one for each"
+            )
         names, member = np.unique(groups, return_inverse=True)
         if clients > len(names):
             raise DataError(
-                f"partition by_group: {clients} clients but only {len(names)} groups; set clients.total to "
+                f"data.partition: by_group: {clients} clients but only {len(names)} groups; set clients.total to "
                 f"{len(names)} or fewer"
             )
         owner_of_group = np.arange(len(names)) % clients

@@ -60,7 +60,7 @@ class LabelGroup:
         classes = class_count(labels)
         if clients < classes:
             raise DataError(
-                f"partition label_group: {clients} clients cannot form {classes} groups, one for each class; "
+                f"data.partition: label_group: {clients} clients cannot form {classes} groups, one for each class; "
                 "raise clients.total or use label_mod(q)"
             )
         first = np.linspace(0, clients, classes + 1).astype(np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragfl.data.partitions.split import Split, check_clients, check_integer, check_number, class_count
-from dragfl.errors import DataError, SpecError
+from dragfl.errors import DataError, SettingError
 
 ATTEMPTS = 1000  # draws of dirichlet_class until every client has min_size samples
 
@@ -91,7 +91,7 @@ class DirichletClass:
         check_number("dirichlet_class", "a", self.a, 0.0, open_low=True)
         check_integer("dirichlet_class", "min_size", self.min_size, 1)
         if not isinstance(self.cap, bool):
-            raise SpecError(f"partition dirichlet_class: cap={self.cap!r}; give true or false")
+            raise SettingError("dirichlet_class", "cap", f"{self.cap!r}; give true or false")
 
     def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> Split:
         check_clients("dirichlet_class", labels, clients)
@@ -103,7 +103,7 @@ class DirichletClass:
                 break
         else:
             raise DataError(
-                f"partition dirichlet_class: no draw of a={self.a:g} assigned each of {clients} clients "
+                f"data.partition: dirichlet_class: no draw of a={self.a:g} assigned each of {clients} clients "
                 f"{self.min_size} of the {len(labels)} samples; raise a, lower min_size or clients.total, "
                 "or use dirichlet_client(a), whose clients have equal sizes"
             )
@@ -184,10 +184,8 @@ class QuantitySkew:
 
     def __post_init__(self) -> None:
         if (self.a is None) == (self.sigma is None):
-            raise SpecError(
-                f"partition quantity_skew: a={self.a!r}, sigma={self.sigma!r}; give a (Dirichlet "
-                "shares) or sigma (lognormal sizes), not both"
-            )
+            problem = f"{self.a!r}, and sigma is {self.sigma!r}; give a (Dirichlet shares) or sigma (lognormal sizes)"
+            raise SettingError("quantity_skew", "a", f"{problem}, not both")
         if self.a is not None:
             check_number("quantity_skew", "a", self.a, 0.0, open_low=True)
         if self.sigma is not None:
@@ -198,7 +196,7 @@ class QuantitySkew:
         check_clients("quantity_skew", labels, clients)
         if self.min_size * clients > len(labels):
             raise DataError(
-                f"partition quantity_skew: min_size={self.min_size} for {clients} clients is more than the "
+                f"data.partition: quantity_skew: min_size={self.min_size} for {clients} clients is more than the "
                 f"{len(labels)} samples; lower min_size or clients.total"
             )
         if self.a is not None:

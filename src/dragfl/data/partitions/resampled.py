@@ -72,7 +72,7 @@ class Resampled:
     def __call__(self, labels: NDArray[np.int64], clients: int, rng: np.random.Generator) -> VirtualSplit:
         check_integer("resampled", "clients", clients, 1)
         if self.k > len(labels):
-            raise DataError(f"partition resampled: k={self.k} but there are {len(labels)} samples; lower k")
+            raise DataError(f"data.partition: resampled: k={self.k} but there are {len(labels)} samples; lower k")
         by_class = np.argsort(labels, kind="stable")
         counts = np.bincount(labels, minlength=class_count(labels))
         return VirtualSplit(int(clients), self.k, int(rng.integers(2**63)), by_class, counts, self.a)

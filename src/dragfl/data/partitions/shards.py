@@ -46,7 +46,7 @@ class Shards:
         check_clients("shards", labels, clients)
         if self.k * clients > len(labels):
             raise DataError(
-                f"partition shards: k={self.k} shards for each of {clients} clients are more than the "
+                f"data.partition: shards: k={self.k} shards for each of {clients} clients are more than the "
                 f"{len(labels)} samples; lower k or clients.total"
             )
         shards = np.array_split(np.argsort(labels, kind="stable"), self.k * clients)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dragfl.errors import DataError, PartError, SpecError
+from dragfl.errors import DataError, PartError, SettingError
 
 
 class ClientSplit(Protocol):
@@ -74,7 +74,7 @@ def check_clients(kind: str, labels: NDArray[np.int64], clients: int) -> None:
     check_integer(kind, "clients", clients, 1)
     if clients > len(labels):
         raise DataError(
-            f"partition {kind}: {len(labels)} samples are too few for {clients} clients; lower clients.total"
+            f"data.partition: {kind}: {len(labels)} samples are too few for {clients} clients; lower clients.total"
         )
 
 
@@ -83,7 +83,7 @@ def check_no_empty_client(kind: str, split: Split, advice: str) -> Split:
     empty = np.flatnonzero(split.sizes == 0)
     if len(empty):
         raise DataError(
-            f"partition {kind}: {len(empty)} of {split.clients} clients got no samples "
+            f"data.partition: {kind}: {len(empty)} of {split.clients} clients got no samples "
             f"(first: {int(empty[0])}); {advice}"
         )
     return split
@@ -95,7 +95,9 @@ def checked_split(name: str, given: Any, samples: int, clients: int) -> ClientSp
         given = Split.from_parts([np.asarray(part) for part in given])
     if not all(hasattr(given, needed) for needed in ("clients", "sizes", "samples_of")):
         kind = type(given).__name__
-        raise PartError(f"{name} returned a {kind}; return Split.from_parts(list of index arrays), or that list")
+        raise PartError(
+            f"data.partition: {name} returned a {kind}; return Split.from_parts(list of index arrays), or that list"
+        )
     if given.clients != clients:
         raise PartError(f"{name} made {given.clients} clients and clients.total is {clients}; return one part for each")
     for m in range(clients):
@@ -118,13 +120,13 @@ def check_number(
     if not good or value > high or value < low or (open_low and value == low):
         bounds = f"above {low:g}" if open_low else f"of at least {low:g}"
         upper = "" if high == math.inf else f" and at most {high:g}"
-        raise SpecError(f"partition {kind}: {field}={value!r}; give a number {bounds}{upper}")
+        raise SettingError(kind, field, f"{value!r}; give a number {bounds}{upper}")
 
 
 def check_integer(kind: str, field: str, value: Any, low: int) -> None:
     """Require an integer of at least `low`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-        raise SpecError(f"partition {kind}: {field}={value!r}; give a whole number of at least {low}")
+        raise SettingError(kind, field, f"{value!r}; give a whole number of at least {low}")
 
 
 def class_count(labels: NDArray[np.int64]) -> int:

@@ -41,14 +41,17 @@ def load_npz(where: str) -> Dataset:
     settings: dict[str, Any] = {"groups": found.get("groups")}
     if "classes" in found:
         settings["classes"] = int(found["classes"].item())
-    parts = (_torch_compatible(found[name]) for name in ("x", "y", "test_x", "test_y"))
-    return from_tensors(*parts, name=path.stem, **settings)
+    parts = (_torch_compatible(f"{path}: {name}", found[name]) for name in ("x", "y", "test_x", "test_y"))
+    try:
+        return from_tensors(*parts, name=path.stem, **settings)
+    except DataError as error:
+        raise DataError(str(error).replace(f"dataset {path.stem}", str(path), 1)) from None
 
 
-def _torch_compatible(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def _torch_compatible(name: str, array: NDArray[np.generic]) -> NDArray[np.generic]:
     """Convert types that torch does not accept: other byte orders, unsigned integers wider than a byte."""
     if array.dtype.kind not in "biuf":
-        raise DataError(f"an array of {array.dtype}; give numbers")
+        raise DataError(f"{name} is an array of {array.dtype}; give numbers")
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         return array.astype(np.int64)
     return array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -61,7 +64,7 @@ def load_idx(where: str) -> Dataset:
         raise DataError(f"idx:{where}: no such folder; give the folder that holds the four idx files")
     files = [_find_file(folder, part, kind) for part in ("train", "test") for kind in ("images", "labels")]
     transposed = files[0].name.startswith("emnist")
-    x, y, test_x, test_y = (_torch_compatible(read_idx(path)).copy() for path in files)
+    x, y, test_x, test_y = (_torch_compatible(str(path), read_idx(path)).copy() for path in files)
     return from_tensors(x, y, test_x, test_y, name=folder.resolve().name, transposed=transposed)
 
 
