@@ -15,7 +15,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "algorithm, model, partition or dataset, and print what holds. Exit code 2: a contract is broken.",
     )
     command.add_argument("part", help="module:attr in the current folder or installed, or a chain nnm+module:attr")
-    command.add_argument("words", nargs="*", metavar="key=value", help="a setting of the part, e.g. f=2")
+    command.add_argument("words", nargs="*", default=[], metavar="key=value", help="a setting of the part, e.g. f=2")
     command.add_argument("--as", dest="kind", choices=KINDS, help="the kind of part, where it is not clear")
     command.add_argument("--shape", metavar="1,28,28", help="input shape for a model (default: some common ones)")
     command.add_argument("--json", action="store_true", help="print one JSON object")

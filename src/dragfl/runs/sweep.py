@@ -29,7 +29,7 @@ from dragfl.engine.backends.worker_process import ParentConnection, ProcessLaunc
 from dragfl.errors import DamagedRun, DragflError, Interrupted, RunsFailed, SpecError
 from dragfl.runs.directory import Run, find_run, load_run
 from dragfl.runs.fingerprints import Fingerprints
-from dragfl.runs.loop import run_or_resume
+from dragfl.runs.loop import create_folder, run_or_resume
 from dragfl.runs.same_run import check_fingerprint, check_same_experiment, warn_of_doubts
 from dragfl.runs.sweep_plan import Grid, PlannedRun, plan_sweep
 from dragfl.runs.trackers import Names, check_trackers
@@ -129,6 +129,8 @@ def run_planned(
     of each that failed.
     """
     trackers = check_trackers(log)
+    for folder in {p.folder.parent for p in planned}:
+        create_folder(folder)
     existing = [(p, find_run(p.folder)) for p in planned]
     stale = find_stale(existing, allowed=fresh)
     unfinished = []

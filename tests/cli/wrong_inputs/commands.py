@@ -118,7 +118,7 @@ COMMANDS: list[tuple[str, int, str]] = [
         "sweep: best_by 'speed' is unknown; known: rounds, validation_accuracy, validation_loss",
     ),
     ("sweep good.toml --tune clients.lr=1,2 --best-by rounds", 2, "best_by 'rounds' needs target_accuracy"),
-    ("sweep good.toml seed=0 --out good.toml", 2, "good.toml/seed0: cannot be created"),
+    ("sweep good.toml seed=0 --out good.toml", 2, "good.toml: cannot be created (File exists); choose another folder"),
     # arenas
     ("arena", 2, "arena: no experiment; give a TOML file, or --quick"),
     ("arena nowhere.toml", 2, "nowhere.toml: no such file"),
@@ -152,6 +152,15 @@ COMMANDS: list[tuple[str, int, str]] = [
         "dragfl: wrong.toml:2: clients.lr: expected `float | table`",
     ),
     ("arena good.toml --log x --defences median --attacks sign_flip", 2, "--log: unknown tracker 'x'"),
+    ("arena good.toml --tune-attacks 0 --defences median --attacks sign_flip", 2, "arena: tune_attacks 0; give"),
+    ("arena good.toml --tune-attacks x", 2, "arena: argument --tune-attacks: invalid int value: 'x'"),
+    # check
+    ("check", 2, "check: the following arguments are required: part; see `dragfl check --help`"),
+    ("check nothing", 2, "check: cannot import 'nothing'"),
+    ("check mine:none", 2, "check: module 'mine' has no 'none'"),
+    ("check mine:number", 2, "check: builtins:int is no part"),
+    ("check fails:Rule", 2, "check: importing 'fails' failed with RuntimeError: at import; fix that module first"),
+    ("check drag --nope", 2, "unrecognized arguments: --nope"),
     # resume
     ("resume", 2, "resume: the following arguments are required: RUN"),
     ("resume nowhere", 6, "nowhere: not a run directory (no spec.toml in it)"),
