@@ -140,7 +140,10 @@ class TestDryRun:
         [
             (["seed"], "write key=value,value"),
             (["seed=0,0"], "two runs have the name 'seed0'"),
-            (["algorithm.name=fedavg,drg"], "run 'drg': algorithm.name: unknown algorithm 'drg'; did you mean 'drag'?"),
+            (
+                ["algorithm.name=fedavg,drg"],
+                "run 'drg': override 'algorithm.name=drg': algorithm.name: unknown algorithm 'drg'; did you mean 'drag'?",
+            ),
         ],
     )
     def test_mistakes(self, capsys: Capture, words: list[str], message: str) -> None:

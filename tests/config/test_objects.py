@@ -107,7 +107,8 @@ def test_objects_without_a_name_are_marked(experiment: Load, tmp_path: Path, cas
     with pytest.raises(SpecError) as error:
         dragfl.load(tmp_path / "spec.toml")
     message = str(error.value)
-    assert message.startswith(f"{key}: '{name}' marks a Python object that a spec cannot name")
+    assert message.startswith(f"{tmp_path}/spec.toml:")
+    assert f": {key}: '{name}' marks a Python object that a spec cannot name" in message
     assert "give the object again from Python, or define it at the top level of a module" in message
 
 

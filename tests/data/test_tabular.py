@@ -78,7 +78,7 @@ def test_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_backdoor_needs_images() -> None:
     spec = {"data": {"dataset": "iris"}, "clients": {"total": 4}, "model": {"name": "logistic"}}
     attack = {"name": "backdoor", "attackers": 1}
-    with pytest.raises(dragfl.errors.DataError, match=r"does not fit inputs of shape \(4,\); it needs images"):
+    with pytest.raises(dragfl.errors.DataError, match=r"does not fit inputs of shape \(4,\); lower it, or use images"):
         dragfl.simulate(dragfl.load({**spec, "attack": attack}))
     *_, last = dragfl.simulate(dragfl.load({**spec, "rounds": 2, "attack": {"name": "label_flip", "attackers": 1}}))
     assert last.metrics["attackers"] == 1

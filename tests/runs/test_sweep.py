@@ -130,13 +130,13 @@ class TestPlan:
             ({"seed": []}, "sweep: no values for 'seed'; give at least one"),
             ({"seed": [0, 0]}, "two runs have the name 'seed0'; give each value once"),
             ({"data.dataset": ["npz:a/b", "npz:a_b"]}, "two runs have the name 'datasetnpz_a_b'"),
-            ({"sed": [0]}, "sweep, run 'sed0': sed: unknown key 'sed'; did you mean 'seed'?"),
+            ({"sed": [0]}, "sweep, run 'sed0': override 'sed=0': sed: unknown key 'sed'; did you mean 'seed'?"),
             (
                 {"algorithm.name": ["drag", "fedavg"], "algorithm.c": [0.1]},
-                "sweep, run 'fedavg-c0.1': algorithm.c: fedavg has no setting 'c'",
+                "sweep, run 'fedavg-c0.1': override 'algorithm.c=0.1': algorithm.c: fedavg has no setting 'c'",
             ),
             ({"clients.lr": [0.1, -1.0]}, "sweep, run 'lr-1.0': "),
-            ({"algorithm.name": ["drag", "fltrust"]}, "sweep, run 'fltrust': algorithm 'fltrust' needs trusted root"),
+            ({"algorithm.name": ["drag", "fltrust"]}, "algorithm.name: 'fltrust' needs trusted root"),
         ],
     )
     def test_mistakes_are_reported_before_any_run(self, tmp_path: Path, grid: dict[str, Any], message: str) -> None:

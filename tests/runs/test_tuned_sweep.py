@@ -66,7 +66,7 @@ def test_it_is_a_warning_if_all_tuning_runs_diverged() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"best_by": "accuracy"}, "best_by 'accuracy' is unknown; did you mean 'validation_accuracy'"),
+        ({"best_by": "accuracy"}, "best_by 'accuracy' is unknown; known: rounds, validation_accuracy"),
         ({"best_by": "rounds"}, "sweep, run 'fedavg-lr0.001-seed100': best_by 'rounds' needs target_accuracy"),
         ({"tune": {"seed": [0, 1]}}, "'seed' cannot be tuned here; the tuning seeds are fixed"),
         (
@@ -76,7 +76,7 @@ def test_it_is_a_warning_if_all_tuning_runs_diverged() -> None:
         ({"tune": {"clients.lr": [0.1]}}, "1 value to tune 'clients.lr'; give at least two"),
         ({"grid": {"seed": [0, 101]}}, "seed 101 is reserved for tuning"),
         ({"grid": {"seed": []}}, "no values for 'seed'"),
-        ({"grid": {"seed": [0, -1]}}, "sweep, run 'lr0.001-seed-1': seed"),
+        ({"grid": {"seed": [0, -1]}}, "sweep, run 'lr0.001-seed-1': override 'seed=-1': seed"),
         ({"grid": {"algorithm.name": []}}, "no values for 'algorithm.name'"),
         ({"grid": {"evaluation.validation": [0.1, 0.2]}}, "'evaluation.validation' has a fixed value in tuning runs"),
         ({"tune": {"clients.lr": [0.1, -1.0]}}, "sweep, run 'fedavg-lr-1.0-seed100': "),

@@ -118,6 +118,7 @@ def download_progress(*, quiet: bool) -> Iterator[Progress]:
 
 def show_dataset(args: argparse.Namespace) -> int:
     from dragfl.build import load_dataset, partition_data
+    from dragfl.config.locate import located
     from dragfl.config.spec import load
     from dragfl.data.partitions import summarize_split
 
@@ -128,7 +129,8 @@ def show_dataset(args: argparse.Namespace) -> int:
         experiment = load({"seed": args.seed, "rounds": 1, "data": data, "clients": {"total": args.clients}})
     with download_progress(quiet=args.json) as progress:
         dataset = load_dataset(experiment.dataset, progress)
-    split, *_ = partition_data(experiment, dataset)  # without root and validation data, as in a run
+    with located(args.what if args.what.endswith(".toml") else None):
+        split, *_ = partition_data(experiment, dataset)  # without root and validation data, as in a run
     title = describe_partition(experiment.partition)
     facts = summarize_split(split, dataset.y.cpu().numpy(), dataset.classes)
     if args.json:

@@ -29,7 +29,7 @@ OVERRIDES: list[tuple[str, str]] = [
     ("model.name=broken:Net", "model.name: importing 'broken' failed with SyntaxError"),
     ("model.name=mine:number", "model.name: 3 is not callable"),
     ("data.dataset=mine:none", "data.dataset: module 'mine' has no 'none'"),
-    ("data.dataset=object:toy", "data.dataset: object:toy stands for a Dataset that was given from Python"),
+    ("data.dataset=object:toy", "data.dataset: 'object:toy' marks a Python object that a spec cannot name"),
     ("algorithm.aggregate=mine:number", "algorithm.aggregate: 3 is no name; give one of"),
     ("model.name=mine:three", "override 'model.name=mine:three': model.name: the function made a int"),
     ("model.name=mine:raises", "raised RuntimeError: inside (mine.py:11); fix that line"),
