@@ -142,7 +142,7 @@ class TestDryRun:
             (["seed=0,0"], "two runs have the name 'seed0'"),
             (
                 ["algorithm.name=fedavg,drg"],
-                "run 'drg': override 'algorithm.name=drg': algorithm.name: unknown algorithm 'drg'; did you mean 'drag'?",
+                "run 'drg': override 'algorithm.name=drg': algorithm.name: unknown algorithm 'drg'",
             ),
         ],
     )
