@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import IO
@@ -25,9 +25,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
     with (folder / LOCK).open("a+") as file:
         _lock(folder, file)
         since = datetime.now().astimezone().isoformat(" ", "seconds")
+        holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
         file.truncate(0)
-        file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
-        file.flush()
+        with suppress(OSError):  # on a full disk, which is reported for the files of the run
+            os.write(file.fileno(), holder.encode())
         try:
             yield
         finally:
