@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dragfl.aggregates import Mean
-from dragfl.types import FederationInfo, Partial, RoundContext, Updates, View
+from dragfl.types import FederationInfo, NoState, Partial, RoundContext, Updates, View
 
 IN_WORKER = Path(sys.argv[0]).stem in ("worker_process", "default_worker")  # of the pool, of Ray
 
@@ -132,7 +132,7 @@ class AttackWithAttribute:
         self.twice = 2.0 * factor
 
     def init(self, info: FederationInfo) -> Any:
-        return None
+        return NoState()
 
     def craft(self, state: Any, view: View, context: RoundContext) -> tuple[Updates, Any]:
         return view.own, state

@@ -22,7 +22,7 @@ from dragfl import build
 from dragfl.engine.backends.local import LocalBackend
 from dragfl.engine.backends.pool import PoolBackend
 from dragfl.engine.backends.worker_process import end_idle_processes
-from dragfl.errors import Interrupted, SpecError
+from dragfl.errors import Interrupted, PartError, SpecError
 from tests.conftest import Load, command
 from tests.engine.backends.parts import AttackWithAttribute
 from tests.engine.backends.test_pool import PARTS, digits, run_digits
@@ -110,7 +110,7 @@ def test_an_error_in_a_worker_is_raised_in_the_parent(monkeypatch: pytest.Monkey
     monkeypatch.setenv("POOL_TEST", str(tmp_path))
     (tmp_path / "fail").touch()
     with dragfl.simulate(digits(2, model=FRAGILE)) as simulation:
-        with pytest.raises(ValueError, match="this layer is broken") as caught:
+        with pytest.raises(PartError, match="Fragile raised ValueError: this layer is broken") as caught:
             simulation.step()
         assert "parts.py" in caught.value.__notes__[0]
         (tmp_path / "fail").unlink()
