@@ -103,6 +103,24 @@ def test_there_is_no_import_cycle() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
+def test_there_is_no_cycle_between_packages() -> None:
+    """Files of a package count as the package, and foundations as one."""
+
+    def package(module: str) -> str:
+        name = top(files()[module])
+        return "foundations" if name in foundations() else name
+
+    graph: dict[str, set[str]] = {}
+    for module in files():
+        graph.setdefault(package(module), set()).update(package(other) for other in imports(module))
+    for name, others in graph.items():
+        others.discard(name)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
 @pytest.mark.parametrize("module", ["dragfl.config.spec", "dragfl.algorithms", "dragfl.runs.directory", "dragfl.cli"])
 def test_torch_is_not_imported(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragfl import attacks, data, functional, models, report, testing
+    from dragfl.attack_matrix import arena
     from dragfl.config.spec import Experiment, load
     from dragfl.data import partitions
     from dragfl.data.dataset import Dataset
     from dragfl.report.frame import frame
-    from dragfl.runs.arena import arena
     from dragfl.runs.directory import Run, load_run
     from dragfl.runs.loop import resume, run
     from dragfl.runs.simulation import simulate
@@ -31,7 +31,7 @@ _HOME = {
     "RoundRecord": "dragfl.types",
     "Run": "dragfl.runs.directory",
     "Updates": "dragfl.types",
-    "arena": "dragfl.runs.arena",
+    "arena": "dragfl.attack_matrix",
     "frame": "dragfl.report.frame",
     "load": "dragfl.config.spec",
     "load_run": "dragfl.runs.directory",

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dragfl.config.compare import comparable
 from dragfl.data.partitions.by_label import LabelMod
 from dragfl.errors import SpecError
 from dragfl.reproduction import runs
@@ -91,8 +92,7 @@ def test_the_settings_of_the_drift_figures(
 ) -> None:
     tables = settings(name, "drag")
     assert tables["target_accuracy"] == target and tables["evaluation"]["every"] == 10
-    clients = tables["clients"]
-    assert clients == {
+    assert comparable(tables)["clients"] == {
         "total": total, "per_round": sampled, "local_steps": 5, "batch_size": 20, "lr": 0.1, "sampling": "replacement",
     }  # fmt: skip
     assert tables["data"]["partition"] == {"kind": "sorted_shards"}

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import dragfl
+from dragfl.attack_matrix import MANIFEST
 from dragfl.attacks import ATTACKS
 from dragfl.errors import Interrupted, PartError, RunsFailed
 from dragfl.runs import sweep
-from dragfl.runs.arena import MANIFEST
 from dragfl.runs.sweep import Callbacks
 from dragfl.types import NoState, RoundContext, Updates, View, no_state
 from tests.conftest import kept_bytes

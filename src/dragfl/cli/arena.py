@@ -78,10 +78,10 @@ def run(args: argparse.Namespace) -> int:
             print(f"and {len(later)} runs with the selected strengths")
         return 0
 
+    from dragfl.attack_matrix import run_arena
     from dragfl.cli.interrupt import catch_interrupts
     from dragfl.cli.progress import SweepProgress
     from dragfl.errors import RunsFailed
-    from dragfl.runs.arena import run_arena
 
     jobs = number_of_jobs(args, len(trials) + len(arena.planned))
     progress = SweepProgress([*trials, *arena.planned], jobs, quiet=args.quiet or args.json)
@@ -109,10 +109,10 @@ def _print_results(folder: Path, args: argparse.Namespace) -> None:
     """The matrices and the path of the page; with --json the content of arena.json."""
     from rich.console import Console
 
+    from dragfl.attack_matrix import MANIFEST
     from dragfl.cli.output import print_report
     from dragfl.report import write_arena_report
     from dragfl.report.arena import load_arena, rich_tables, summarize_arena
-    from dragfl.runs.arena import MANIFEST
 
     if args.json:
         with redirect_stdout(sys.stderr):
