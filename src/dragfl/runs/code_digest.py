@@ -241,23 +241,23 @@ def _is_set(cell: types.CellType) -> bool:
         return False
 
 
-def all_code(code: types.CodeType) -> Iterator[types.CodeType]:
+def _all_code(code: types.CodeType) -> Iterator[types.CodeType]:
     """The code and that of its nested functions and classes."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from all_code(constant)
+            yield from _all_code(constant)
 
 
 def _names(code: types.CodeType) -> set[str]:
     """The names of globals and attributes."""
-    return {name for part in all_code(code) for name in part.co_names}
+    return {name for part in _all_code(code) for name in part.co_names}
 
 
 def _globals(code: types.CodeType) -> set[str]:
     return {
         step.argval
-        for part in all_code(code)
+        for part in _all_code(code)
         for step in dis.get_instructions(part)
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
     }

@@ -15,10 +15,8 @@ from __future__ import annotations
 import dataclasses
 import platform
 import sys
-import types
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from importlib.machinery import SourceFileLoader
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,7 +29,7 @@ from dragfl.config.spec import Experiment
 from dragfl.data import FILE_KINDS
 from dragfl.data.dataset import Dataset
 from dragfl.own_code import import_object
-from dragfl.runs.code_digest import DIGEST_BYTES, CodeDigest, all_code, hash_tensor
+from dragfl.runs.code_digest import DIGEST_BYTES, CodeDigest, hash_tensor
 from dragfl.runs.simulation import Simulation
 from dragfl.vector import FlatModel, init_module
 
@@ -179,28 +177,3 @@ def doubts(stored: Mapping[str, Any]) -> list[str]:
         for package, now in packages.items()
         if stored.get(package, now) != now
     ]
-
-
-def edited_modules(fingerprint: Fingerprint) -> list[str]:
-    """The modules of own parts whose file has other code than the one that was imported."""
-    names = {name for part in fingerprint["code"].values() for name in part["files"]}
-    return [name for name in sorted(names) if _is_edited(sys.modules[name])]
-
-
-def _is_edited(module: types.ModuleType) -> bool:
-    """Whether a function of the module is not in its file. Modules that a hook has rewritten cannot be compared."""
-    file = module.__file__
-    if file is None or type(module.__loader__) is not SourceFileLoader:
-        return False
-    try:
-        known = {_code_key(code) for code in all_code(compile(Path(file).read_bytes(), file, "exec"))}
-    except (OSError, SyntaxError, ValueError):
-        return True
-    kinds = [vars(module), *(vars(kind) for kind in vars(module).values() if isinstance(kind, type))]
-    functions = [f for kind in kinds for f in kind.values() if isinstance(f, types.FunctionType)]
-    own = [f.__code__ for f in functions if Path(f.__code__.co_filename).name == Path(file).name]
-    return any(_code_key(code) not in known for code in own)
-
-
-def _code_key(code: types.CodeType) -> tuple[str, str]:
-    return code.co_qualname, CodeDigest().add(code).hexdigest()

@@ -33,7 +33,7 @@ from dragfl.runs.directory import (
 from dragfl.runs.environment import describe_environment
 from dragfl.runs.fingerprints import Fingerprints, of_simulation
 from dragfl.runs.lock import lock_folder, refuse_if_locked
-from dragfl.runs.same_run import check_fingerprint, check_same_experiment, clear_run, warn_of_doubts, warn_of_edits
+from dragfl.runs.same_run import check_fingerprint, check_same_experiment, clear_run, warn_of_doubts
 from dragfl.runs.simulation import Simulation
 from dragfl.runs.trackers import Names, Trackers, check_trackers
 from dragfl.runs.trackers.figures import draw_figures
@@ -99,7 +99,6 @@ def _write_start(simulation: Simulation, folder: Path, *, fresh: bool) -> None:
     info = describe_environment(simulation.experiment.seed, **sizes)
     spec = simulation.experiment.to_toml()
     info |= {"id": os.urandom(8).hex(), "fingerprints": of_simulation(simulation)}
-    warn_of_edits(info["fingerprints"])
     if fresh:
         clear_run(folder)
     atomic.write_json(folder / INFO, info)

@@ -11,7 +11,7 @@ from dragfl.engine.client_store import STATE_FILE
 from dragfl.errors import DragflWarning, SpecError
 from dragfl.runs import trackers
 from dragfl.runs.directory import CHECKPOINT, LOGS, MODEL, RESULT, Run
-from dragfl.runs.fingerprints import Fingerprint, changes, doubts, edited_modules
+from dragfl.runs.fingerprints import Fingerprint, changes, doubts
 from dragfl.runs.trackers import tensorboard
 
 START_OVER = "choose another folder (--out), or start over with --fresh (in Python: fresh=True)"
@@ -49,14 +49,6 @@ def warn_of_doubts(runs: list[Run]) -> None:
     for reason, found in reasons.items():
         others = f" and {len(found) - 1} more runs" if len(found) > 1 else ""
         warnings.warn(f"{found[0].path}{others}: {reason}", DragflWarning, stacklevel=3)
-
-
-def warn_of_edits(fingerprint: Fingerprint) -> None:
-    """Warn if a run starts with code that is not in its file any more."""
-    for name in edited_modules(fingerprint):
-        file = f"{name.replace('.', '/')}.py"
-        message = f"{file} was edited after it was imported, and this run uses the code that was imported; to use the "
-        warnings.warn(f"{message}file as it is now, restart Python or reload the module", DragflWarning, stacklevel=4)
 
 
 def clear_run(folder: Path) -> None:
