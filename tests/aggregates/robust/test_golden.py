@@ -254,7 +254,7 @@ def test_flame_of_local_models_needs_the_model() -> None:
             call(LINE, space="weights")
     with pytest.raises(SpecError, match=r"flame.space: 'model' is unknown"):
         fn.flame(LINE, space="model")  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match=r"sign_guard: features='max' is unknown"):
+    with pytest.raises(SpecError, match=r"sign_guard.features: 'max' is unknown"):
         fn.sign_guard(LINE, features="max")  # type: ignore[arg-type]
 
 
