@@ -52,9 +52,9 @@ def test_compare_algorithms_down_to_a_latex_table(capsys: Capture, monkeypatch: 
     assert set(rates) == {"fedavg", "drag"} and set(rates.values()) <= {0.1, 0.3}
 
     final = "sweeps/fashion/final"
-    assert main(["report", final, "--csv", "--latex", "--compare", "drag", "fedavg", "--no-figures"]) == 0
+    assert main(["report", "sweeps/fashion", "--csv", "--latex", "--compare", "drag", "fedavg", "--no-figures"]) == 0
     printed = capsys.readouterr().out
-    assert "final_accuracy, 2 pairs, seeds 0, 1" in printed and "latex: report/table.tex" in printed
+    assert "final_accuracy, 2 pairs, seeds 0, 1" in printed and "12 tuning runs left out" in printed
     finals: dict[str, list[float]] = {name: [] for name in rates}
     for path in Path(final).iterdir():
         run = dragfl.load_run(path)
@@ -65,7 +65,7 @@ def test_compare_algorithms_down_to_a_latex_table(capsys: Capture, monkeypatch: 
     for name, values in finals.items():
         mean = sum(values) / 2
         assert float(rows[name]["final_accuracy_mean"]) == pytest.approx(mean)
-        assert f"{100 * mean:.1f}\\,$\\pm$\\," in table
+        assert f"{100 * mean:.1f}{{\\scriptsize\\,$\\pm$\\," in table
         if rates["fedavg"] != rates["drag"]:
             assert float(rows[name]["clients.lr"]) == rates[name]
     best = max(sum(values) / 2 for values in finals.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -25,6 +24,7 @@ BROKEN = {
     "text for a number": ("metrics.jsonl", '{"round": 1, "accuracy": "high"}\n', "has accuracy = 'high', no number"),
     "a number for classes": ("metrics.jsonl", '{"round": 1, "class_accuracy": 0.5}\n', "class_accuracy = 0.5, no list"),
     "text for a class": ("metrics.jsonl", '{"round": 1, "class_accuracy": ["a"]}\n', "no list of numbers"),
+    "rounds that are missing": ("metrics.jsonl", '{"round": 1}\n', "has 1 rounds, result.json has 2"),
     "seconds": ("timing.jsonl", '{"round": 1, "seconds": [2]}\n', "has seconds = [2], no number"),
     "timing": ("timing.jsonl", "{}\n", "line 1 has no round"),
     "clients": ("clients.jsonl", '{"round": 1, "client": [0, 1], "norm": [0.5]}\n', "equally long lists"),
@@ -59,42 +59,51 @@ def test_a_damaged_run_is_listed_with_its_reason(make_run: MakeRun, file: str, t
 JUNK = ("junk", [1, 2], {"a": 1}, -5, 1.5, True, float("nan"), None)
 
 
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for seed, name in enumerate(("good", "bad")):
+        write_run(folder / name, seed=seed, rounds=2, attack="sign_flip")
+    return folder
+
+
 @given(st.data())
-def test_any_value_in_any_place_is_read_or_reported(data: st.DataObject) -> None:
+def test_any_value_in_any_place_is_read_or_reported(two: Path, data: st.DataObject) -> None:
     """Replace one value of one file by junk: the report is made, with the run or with the reason why not."""
-    with TemporaryDirectory() as folder:
-        write_run(Path(folder) / "good", rounds=2, attack="sign_flip")
-        bad = write_run(Path(folder) / "bad", seed=1, rounds=2, attack="sign_flip").path
-        file = data.draw(st.sampled_from(["run.json", "result.json", "metrics.jsonl", "timing.jsonl", "clients.jsonl"]))
-        lines = [json.loads(line) for line in (bad / file).read_text().splitlines()]
-        key = data.draw(st.sampled_from(sorted(lines[-1])))
-        lines[-1][key] = data.draw(st.sampled_from(JUNK))
-        (bad / file).write_text("\n".join(map(json.dumps, lines)) + "\n")
-        summary = report.read_summary(folder)
-        assert len(summary.damaged) + sum(len(row.seeds) for row in summary.rows) == 2
-        json.dumps(summary.values(), allow_nan=False)
-        assert csv_text(summary.rows) and latex_text(summary.rows) and report.rich_tables(summary.rows, 80)
+    names = ["run.json", "result.json", "metrics.jsonl", "timing.jsonl", "clients.jsonl"]
+    file = two / "bad" / data.draw(st.sampled_from(names))
+    whole = file.read_text()
+    lines = [json.loads(line) for line in whole.splitlines()]
+    key = data.draw(st.sampled_from(sorted(lines[-1])))
+    lines[-1][key] = data.draw(st.sampled_from(JUNK))
+    file.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    try:
+        summary = report.read_summary(two)
+    finally:
+        file.write_text(whole)
+    assert len(summary.damaged) + sum(len(row.seeds) for row in summary.rows) == 2
+    json.dumps(summary.values(), allow_nan=False)
+    assert csv_text(summary.rows) and latex_text(summary.rows) and report.rich_tables(summary.rows, 80)
 
 
 def test_a_missing_file(make_run: MakeRun) -> None:
     make_run("good", rounds=2)
     bad = make_run("bad", rounds=2, seed=1)
     (bad.path / "run.json").unlink()
-    _, damaged = load_runs(bad.path.parent)
-    assert [run.path.name for run in damaged] == ["bad"]
+    assert [run.path.name for run in load_runs(bad.path.parent).damaged] == ["bad"]
 
 
 def test_telemetry_is_not_read_where_it_is_not_needed(make_run: MakeRun) -> None:
     run = make_run("one", rounds=2)
     (run.path / "clients.jsonl").write_text("torn\n")
-    assert load_runs(run.path, clients=False) == ([run], [])
+    assert load_runs(run.path, clients=False).runs == [run]
 
 
 def test_find_runs_warns(make_run: MakeRun) -> None:
     make_run("good", rounds=2)
     bad = make_run("bad", rounds=2, seed=1)
     (bad.path / "metrics.jsonl").write_text("torn\n")
-    with pytest.warns(UserWarning, match=r"left out, damaged: .*bad/metrics\.jsonl"):
+    with pytest.warns(UserWarning, match=r"damaged, left out: .*bad/metrics\.jsonl"):
         assert len(report.find_runs(bad.path.parent)) == 1
 
 
@@ -106,5 +115,5 @@ def test_the_page_lists_damaged_runs(make_run: MakeRun, tmp_path: Path, monkeypa
     page = report.write_report(bad.path.parent, tmp_path / "out").read_text()
     assert "Damaged runs, left out" in page and "metrics.jsonl: cannot be read" in page
     assert "damaged: <b>1</b>" in page
-    (bad.path / "metrics.jsonl").write_text('{"round": 1}\n')
+    (bad.path / "metrics.jsonl").write_text('{"round": 1}\n{"round": 2}\n')
     assert "Damaged" not in report.write_report(bad.path.parent, tmp_path / "out").read_text()

@@ -41,7 +41,7 @@ def test_a_mean_over_seeds_stops_where_a_seed_does(make_run: MakeRun) -> None:
 
 
 def test_values_that_are_not_finite_are_left_out(make_run: MakeRun) -> None:
-    run = make_run("a", ran=1)
+    run = make_run("a", ran=4)
     lines = [{"round": 1, "loss": "nan"}, {"round": 2, "loss": 0.5}, {"round": 3, "loss": None}, {"round": 4}]
     (run.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert points_by_round("loss")(report.find_runs(run.path)[0]) == [(2, 0.5)]

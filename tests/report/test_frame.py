@@ -84,7 +84,7 @@ def test_damaged_runs_are_left_out_with_a_warning(make_run: MakeRun) -> None:
     make_run("good", rounds=2)
     run = make_run("bad", seed=1, rounds=2)
     (run.path / "metrics.jsonl").write_text("torn\n")
-    with pytest.warns(UserWarning, match=r"left out, damaged: .*bad/metrics\.jsonl"):
+    with pytest.warns(UserWarning, match=r"damaged, left out: .*bad/metrics\.jsonl"):
         assert set(dragfl.frame(run.path.parent)["seed"]) == {0}
     with pytest.raises(DamagedRun, match="no readable run"):
         dragfl.frame(run)

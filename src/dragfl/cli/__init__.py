@@ -67,6 +67,11 @@ def main(argv: list[str] | None = None) -> int:
     except DragflError as error:
         print(f"dragfl: {error}", file=sys.stderr)
         return error.exit_code
+    except PermissionError as error:
+        print(
+            f"dragfl: {error.filename}: permission denied; change its permissions or give another path", file=sys.stderr
+        )
+        return SpecError.exit_code
     except KeyboardInterrupt:
         print("dragfl: stopped immediately; a run can be resumed from its last checkpoint", file=sys.stderr)
         return 5

@@ -17,7 +17,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "report",
         help="compare runs: a table, figures, a self-contained HTML page, CSV, LaTeX, JSON",
         description="Print a table of the runs and write report.html and figures/. Runs that cannot be read are "
-        "listed with the reason and left out.",
+        "listed with the reason and left out; so are the tuning runs of a sweep.",
     )
     command.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directories, or folders of them")
     command.add_argument("--out", type=Path, default=Path("report"), help="output folder (default: report)")
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_summary(summary: Summary) -> None:
-    """The tables, the comparisons and the damaged runs."""
+    """The tables, the comparisons and what is left out."""
     from rich.console import Console
 
     from dragfl.report import rich_tables
@@ -81,5 +81,5 @@ def print_summary(summary: Summary) -> None:
         console.print(table)
     for comparison in summary.comparisons:
         console.print("\n".join(comparison.lines()), markup=False, highlight=False, soft_wrap=True)
-    for damaged in summary.damaged:
-        console.print(f"damaged, left out: {damaged}", markup=False, highlight=False, soft_wrap=True)
+    for note in summary.found.notes():
+        console.print(note, markup=False, highlight=False, soft_wrap=True)

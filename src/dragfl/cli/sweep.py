@@ -133,10 +133,10 @@ def _print_json(args: argparse.Namespace, out: Path, tuned: Sequence[Tuned], run
     from dragfl import report
     from dragfl.report.export import plain
     from dragfl.report.figures.files import missing_packages
-    from dragfl.runs.tuning_plan import TABLE
+    from dragfl.runs.directory import TUNING_TABLE
 
     summary = report.read_summary(runs)
-    files = {"tuning": str(out / TABLE)} if tuned else {}
+    files = {"tuning": str(out / TUNING_TABLE)} if tuned else {}
     if not missing_packages("matplotlib", "jinja2"):
         files["report"] = str(report.write_report(summary, out))
     values = summary.values() | {

@@ -12,7 +12,6 @@ from typing import Any
 
 from dragfl.atomic import write_text
 from dragfl.errors import SpecError
-from dragfl.report.find import Damaged
 from dragfl.report.labels import flatten
 from dragfl.report.numbers import MeanStd, RoundsToTarget
 from dragfl.report.tables import Row, table_note
@@ -73,12 +72,11 @@ def differing_settings(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [{key: flat.get(key) for key in shown} for flat in flats]
 
 
-def report_values(rows: Sequence[Row], damaged: Sequence[Damaged] = ()) -> dict[str, Any]:
-    """The whole report as one JSON object."""
+def report_values(rows: Sequence[Row]) -> dict[str, Any]:
+    """The rows as one JSON object."""
     settings = differing_settings(rows)
     return {
         "rows": [plain({**row_values(row), "settings": s}) for row, s in zip(rows, settings, strict=True)],
-        "damaged": [{"path": str(run.path), "reason": run.reason} for run in damaged],
         "note": table_note(rows),
     }
 

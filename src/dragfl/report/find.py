@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from dragfl.errors import DamagedRun, SpecError
 from dragfl.report.labels import flatten
-from dragfl.runs.directory import CLIENTS, INFO, METRICS, RESULT, SPEC, TIMING, Run
+from dragfl.runs.directory import CLIENTS, INFO, METRICS, RESULT, SPEC, TIMING, TUNING, TUNING_TABLE, Run
 
 RunLike = Run | Path | str
 CLASS_METRIC = "class_accuracy"  # a list, by class
@@ -35,53 +36,88 @@ class Damaged:
         return self.reason if str(self.path) in self.reason else f"{self.path}: {self.reason}"
 
 
+@dataclass(frozen=True)
+class Found:
+    """The readable runs, those that cannot be read, and how many tuning runs are left out."""
+
+    runs: list[Run]
+    damaged: list[Damaged]
+    tuning: int = 0
+
+    def notes(self) -> list[str]:
+        """What is left out, a line each."""
+        lines = [f"damaged, left out: {run}" for run in self.damaged]
+        hint = "they are no results; to see them, give their folder"
+        return lines + ([f"{self.tuning} tuning runs left out: {hint} '{TUNING}'"] if self.tuning else [])
+
+    def warn(self) -> list[Run]:
+        """The runs; a warning for each of the notes."""
+        for note in self.notes():
+            warnings.warn(note, stacklevel=3)
+        return self.runs
+
+
 def find_runs(runs: RunLike | Sequence[RunLike]) -> list[Run]:
     """Every readable run once, from run directories, `Run`s, and folders that contain run directories at any depth.
 
-    A warning names the runs that cannot be read; it is an error if there is no other.
+    Tuning runs are left out, unless their own folder is given. A warning names the runs that cannot be read; it is an
+    error if there is no other.
     """
-    found, damaged = load_runs(runs)
-    for run in damaged:
-        warnings.warn(f"left out, damaged: {run}", stacklevel=2)
-    return found
+    return load_runs(runs).warn()
 
 
-def load_runs(runs: RunLike | Sequence[RunLike], *, clients: bool = True) -> tuple[list[Run], list[Damaged]]:
-    """(readable runs, damaged runs); `DamagedRun` if all are damaged. `clients=False` does not read clients.jsonl."""
-    found: list[Run] = []
-    damaged: list[Damaged] = []
-    for run in _search(runs):
-        try:
-            check_run(run, clients=clients)
-            found.append(run)
-        except DamagedRun as error:
-            damaged.append(Damaged(run.path, str(error)))
-    if not found:
-        raise DamagedRun(f"report: no readable run; {'; '.join(map(str, damaged))}")
-    return found, damaged
-
-
-def _search(runs: RunLike | Sequence[RunLike]) -> list[Run]:
-    items = [runs] if isinstance(runs, (Run, Path, str)) else list(runs)
+def load_runs(runs: RunLike | Sequence[RunLike], *, clients: bool = True) -> Found:
+    """Search and read; `DamagedRun` if all runs are damaged. `clients=False` does not read clients.jsonl."""
     found: dict[Path, Run] = {}
+    damaged: dict[Path, Damaged] = {}
+    tuning: set[Path] = set()
+    items = [runs] if isinstance(runs, (Run, Path, str)) else list(runs)
     for item in items:
-        if not isinstance(item, Run) and not Path(item).exists():
-            raise SpecError(f"report: {item}: no such folder; give run directories, or folders that contain some")
-        for run in [item] if isinstance(item, Run) else _search_below(Path(item)):
-            found.setdefault(run.path.resolve(), run)
+        for run in [item] if isinstance(item, Run) else _search(Path(item), damaged, tuning):
+            path = run.path.resolve()
+            if path in found or path in damaged:
+                continue
+            try:
+                check_run(run, clients=clients)
+                if run.finished and run.result is None:  # it has finished since its first file was read
+                    check_run(run := Run(run.path), clients=clients)
+                found[path] = run
+            except DamagedRun as error:
+                damaged[path] = Damaged(run.path, str(error))
+    if damaged and not found:
+        raise DamagedRun(f"report: no readable run; {'; '.join(map(str, damaged.values()))}")
     if not found:
         searched = ", ".join(str(item) for item in items) or "an empty list"
+        only = f"only tuning runs, in its folder '{TUNING}'" if tuning else f"searched for folders with a {SPEC}"
         raise SpecError(
-            f"report: no run found in {searched}; searched for folders with a {SPEC}, at any depth: "
+            f"report: no run found in {searched}; {only}, at any depth: "
             "give a folder that `dragfl run` wrote, or one that contains such folders"
         )
-    return list(found.values())
+    return Found(list(found.values()), list(damaged.values()), len(tuning - found.keys() - damaged.keys()))
 
 
-def _search_below(path: Path) -> list[Run]:
-    if (path / SPEC).is_file():
-        return [Run(path)]
-    return [Run(spec.parent) for spec in sorted(path.rglob(SPEC))] if path.is_dir() else []
+def _search(path: Path, damaged: dict[Path, Damaged], tuning: set[Path]) -> list[Run]:
+    """The runs in a folder. Folders that cannot be opened are added to `damaged`, tuning runs to `tuning`."""
+
+    def cannot_open(error: OSError) -> None:
+        folder = Path(error.filename)
+        damaged[folder.resolve()] = Damaged(folder, f"cannot be opened ({error.strerror})")
+
+    if not os.path.exists(path):  # noqa: PTH110 - Path.exists raises where a folder above cannot be opened
+        raise SpecError(f"report: {path}: no such folder; give run directories, or folders that contain some")
+    found = []
+    for folder, folders, files in os.walk(path, onerror=cannot_open):
+        if SPEC in files:
+            found.append(Path(folder))
+        folders[:] = [] if found == [path] else sorted(folders)  # what a run directory itself contains is its own
+    below = {f for f in found if any(_holds_tuning_runs(p) for p in f.parents if path in p.parents)}
+    tuning |= {f.resolve() for f in below}
+    return [Run(f) for f in found if f not in below]
+
+
+def _holds_tuning_runs(path: Path) -> bool:
+    """Whether it is the folder of tuning runs of a sweep or an arena."""
+    return path.name == TUNING and any((path.parent / file).is_file() for file in (TUNING_TABLE, "arena.json"))
 
 
 def check_run(run: Run, *, clients: bool = True) -> None:
@@ -102,6 +138,9 @@ def check_run(run: Run, *, clients: bool = True) -> None:
         for i, line in enumerate(lines, 1):
             if problem := _problem(file, line):
                 raise _damaged(run, file, f"line {i} {problem}")
+    rounds = (run.result or {}).get("rounds", len(run.metrics))
+    if rounds != len(run.metrics):
+        raise _damaged(run, METRICS, f"has {len(run.metrics)} rounds, {RESULT} has {rounds}")
 
 
 def _problem(file: str, line: Any) -> str:

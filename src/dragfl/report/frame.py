@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +24,14 @@ def frame(runs: RunLike | Sequence[RunLike], *, clients: bool = False) -> pd.Dat
 
     `runs` are run directories, `Run`s, or folders that contain run directories at any depth. Settings are dotted
     columns such as `clients.lr`. A value that was not measured in a round is NaN. With `clients=True` there is one row
-    for each run, round and sampled client, with the telemetry of clients.jsonl instead of the metrics. Damaged runs are
-    left out, and a warning names them.
+    for each run, round and sampled client, with the telemetry of clients.jsonl instead of the metrics. Damaged runs and
+    tuning runs are left out, with a warning.
     """
     try:
         import pandas as pd
     except ModuleNotFoundError:
         raise ModuleNotFoundError("dragfl.frame() needs pandas: pip install pandas") from None
-    found, damaged = load_runs(runs, clients=clients)
-    for run in damaged:
-        warnings.warn(f"left out, damaged: {run}", stacklevel=2)
+    found = load_runs(runs, clients=clients).warn()
     logs = [_client_columns(run) if clients else _round_columns(run) for run in found]
     lengths = [len(log["round"]) for log in logs]
     about = [_about(run) for run in found]

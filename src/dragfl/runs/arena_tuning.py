@@ -24,12 +24,11 @@ import numpy as np
 from dragfl.attacks.function import FunctionAttack
 from dragfl.errors import SpecError
 from dragfl.runs.arena_plan import CONTROL, Arena, Cell, CellKey
-from dragfl.runs.directory import Run, load_run
+from dragfl.runs.directory import TUNING, Run, load_run
 from dragfl.runs.sweep_plan import PlannedRun, run_name
 from dragfl.runs.tuning import TUNING_SEEDS, VALIDATION
 from dragfl.types import Strength
 
-TUNING = "tuning"  # the folder of the candidate runs, inside the arena's folder
 SEED = TUNING_SEEDS[0]
 METRIC = "validation_accuracy"
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 SPEC, INFO, RESULT = "spec.toml", "run.json", "result.json"
 METRICS, CLIENTS, TIMING = "metrics.jsonl", "clients.jsonl", "timing.jsonl"
 LOGS = (METRICS, CLIENTS, TIMING)
+TUNING, TUNING_TABLE = "tuning", "tuning.json"  # of a sweep: the folder of its tuning runs, and their scores
 CHECKPOINT, MODEL, LOCK = "checkpoint.json", "model.safetensors", "lock"
 
 

@@ -27,13 +27,13 @@ from dragfl.config.spec import load
 from dragfl.engine.backends.supervisor import Task, WorkerGroup
 from dragfl.engine.backends.worker_process import ParentConnection, ProcessLauncher
 from dragfl.errors import DamagedRun, DragflError, Interrupted, RunsFailed, SpecError
-from dragfl.runs.directory import Run, find_run, load_run
+from dragfl.runs.directory import TUNING_TABLE, Run, find_run, load_run
 from dragfl.runs.fingerprints import Fingerprints
 from dragfl.runs.loop import create_folder, run_or_resume
 from dragfl.runs.same_run import check_fingerprint, check_same_experiment, warn_of_doubts
 from dragfl.runs.sweep_plan import Grid, PlannedRun, plan_sweep
 from dragfl.runs.trackers import Names, check_trackers
-from dragfl.runs.tuning_plan import BEST_BY, TABLE, Tuned, final_seeds, plan_final, plan_tuning, select_values
+from dragfl.runs.tuning_plan import BEST_BY, Tuned, final_seeds, plan_final, plan_tuning, select_values
 from dragfl.types import OnRecord
 
 POLL_S = 0.2  # how often `should_stop` is asked
@@ -107,7 +107,7 @@ def run_tuned(
     run_planned(trials, callbacks, jobs=jobs, fresh=fresh, log=log)
     tuned = [select_values(part, best_by=best_by) for part in tuning]
     table = {"best_by": best_by, "tuned": [part.table() for part in tuned]}
-    atomic.write_text(Path(out) / TABLE, json.dumps(table, indent=1, default=str) + "\n")
+    atomic.write_text(Path(out) / TUNING_TABLE, json.dumps(table, indent=1, default=str) + "\n")
     final = plan_final(source, grid, tuned, out)
     on_plan(final, [])
     return tuned, run_planned(final, callbacks, jobs=jobs, fresh=fresh, log=log)

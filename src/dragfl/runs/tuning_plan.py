@@ -16,13 +16,13 @@ from typing import Any
 from dragfl.config.overrides import replace_values
 from dragfl.config.spec import read
 from dragfl.errors import SpecError, nearest
-from dragfl.runs.directory import load_run
+from dragfl.runs.directory import TUNING, load_run
 from dragfl.runs.sweep_plan import Grid, PlannedRun, plan_sweep
 from dragfl.runs.tuning import TUNING_SEEDS, VALIDATION, Score, best_candidate, next_value, score_run
 
 ROUNDS = "rounds"
 BEST_BY = ("validation_accuracy", "validation_loss", ROUNDS)  # what candidates can be compared by
-TUNING, FINAL, TABLE = "tuning", "final", "tuning.json"
+FINAL = "final"
 
 
 @dataclass(frozen=True)
