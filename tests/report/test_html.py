@@ -12,6 +12,7 @@ import dragfl
 from dragfl import report
 from dragfl.errors import Interrupted, SpecError
 from dragfl.report import figures
+from dragfl.report.figures.files import Drawing
 
 from .conftest import MakeRun, write_run
 
@@ -29,6 +30,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metrics = runs / "fedavg" / "metrics.jsonl"
     metrics.write_text(re.sub(r'"loss": [0-9.e+-]+', '"loss": "inf"', metrics.read_text()))
     return report.write_report([runs], tmp_path_factory.mktemp("out"), title=NASTY)
+
+
+@pytest.fixture
+def empty_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn, but their files are empty, which saves most of the time."""
+
+    def save(drawing: Drawing, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{drawing.name}.png").write_bytes(b"")
+
+    monkeypatch.setattr(Drawing, "save", save)
 
 
 class Reader(HTMLParser):
@@ -84,6 +96,7 @@ def test_facts_of_the_page(page: Path) -> None:
     assert "2.13.0" in text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_illustrations_only_of_what_was_run(make_run: MakeRun, tmp_path: Path) -> None:
     """No attack illustration without an attack, no DRAG illustration without a divergence."""
     names = {}
@@ -94,9 +107,8 @@ def test_illustrations_only_of_what_was_run(make_run: MakeRun, tmp_path: Path) -
     assert names == {("fedavg", None): set(), ("drag", None): {"dragging"}, ("fedavg", "sign_flip"): {"attack"}}
 
 
-def test_figures_of_an_earlier_report_are_removed(
-    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("empty_figures")
+def test_figures_of_an_earlier_report_are_removed(make_run: MakeRun, tmp_path: Path) -> None:
     stale = tmp_path / "figures" / "cosine.png"
     stale.parent.mkdir()
     stale.write_bytes(b"old")
@@ -156,6 +168,7 @@ def test_a_missing_folder_and_a_file_as_output_are_errors(tmp_path: Path, make_r
         dragfl.report.write_report(run, tmp_path / "file")
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_diverged_run_has_a_cross_and_no_accuracy(make_run: MakeRun, tmp_path: Path) -> None:
     make_run("fine", algorithm="fedavg", curve=[0.3] * 10)
     run = make_run("boom", ran=6, curve=[0.5, 0.9, 0.95], diverged=True)

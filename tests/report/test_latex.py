@@ -35,6 +35,7 @@ def lines(text: str) -> dict[str, list[str]]:
         ("α, Δ, Α, ς, λ", r"$\alpha$, $\Delta$, A, $\varsigma$, $\lambda$"),
         ("drag · c=0.5 ± 2 × 3", r"drag $\cdot$ c=0.5 $\pm$ 2 $\times$ 3"),
         ("Müller, Čech, naïve", r"M\"{u}ller, \v{C}ech, na\"{\i}ve"),
+        ("[a]* b", "{[}a]{*} b"),  # after a line break, [a] and * would be its options
         ("中 🙂", "U+4E2D U+1F642"),
         ('ﬁne ½ "', r"fine 1/2 ''"),
         ("a\nb\tc", "a b c"),
@@ -90,13 +91,17 @@ def test_only_comparable_rows_compete(make_run: MakeRun) -> None:
 
 def test_the_caption_states_seeds_rounds_and_spread(make_run: MakeRun) -> None:
     for seed in (0, 1):
-        make_run(f"a{seed}", seed=seed, rounds=10, curve=EARLY)
+        make_run(f"a{seed}", seed=seed, rounds=10, curve=[EARLY, NEVER][seed])
         run = make_run(f"b{seed}", algorithm="fedavg", seed=seed, rounds=10, curve=NEVER)
     make_run("boom", algorithm="fltrust", seed=0, rounds=10, ran=3, curve=[0.5], diverged=True)
     make_run("half", algorithm="fltrust", seed=1, rounds=10, ran=3, curve=[0.5], finished=False)
     text = latex_text(report.summarize_runs(run.path.parent))
     assert r"on digits, sorted\_shards, no attack: mean $\pm$ sample standard deviation (seeds 0, 1, 10 rounds)" in text
-    assert "not reached in N rounds" in text and "counts as chance level" in text
+    assert (
+        "not reached in N rounds" in text
+        and "(k of n): k of n runs reached it" in text
+        and "counts as chance level" in text
+    )
     assert r"$^\dagger$: some runs have not finished" in text and r"fltrust$^\dagger$ & diverged" in text
 
 
@@ -111,11 +116,19 @@ def test_client_columns(make_run: MakeRun) -> None:
     assert found["Algorithm"][-3:] == ["Mean", r"Worst 10 \%", "Variance"]
     assert found["drag"][-3:] == [r"\textbf{80.0}", r"\textbf{2.0}", "200.0"]
     assert found["fedavg"][-3:] == [r"\textbf{80.0}", "1.0", r"\textbf{100.0}"]
+    make_run("boom", algorithm="fedavg", seed=1, rounds=2, ran=1, diverged=True)
+    found = lines(latex_text(report.summarize_runs(run.path.parent)))
+    assert (found["drag"][-1], found["fedavg"][-1]) == (r"\textbf{200.0}", "100.0"), "one of two runs: not compared"
+
+
+def test_a_long_label_is_broken_into_lines(make_run: MakeRun) -> None:
+    run = make_run("a", rounds=2, spec={"algorithm.name": "a_rule_with_a_very_long_name"})
+    assert r"{10em}{\raggedright\hangindent=1em a\_\allowbreak{}rule" in latex_text(report.summarize_runs(run))
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_pdflatex_compiles_the_table(make_run: MakeRun, tmp_path: Path) -> None:
-    nasty = "αβγ_50%_{x}·Müller\\&#$~^<>|\"'`中ß½ŁøÆ–—…²√∞≤"
+    nasty = "[αβγ_50%_{x}·Müller\\&#$~^<>|\"'`中ß½ŁøÆ–—…²√∞≤"
     make_run("a", rounds=10, curve=EARLY, spec={"algorithm.name": nasty})
     run = make_run("b", algorithm="fedavg", rounds=10, curve=NEVER, attack="sign_flip")
     report.write_latex(report.summarize_runs(run.path.parent), tmp_path / "table.tex")

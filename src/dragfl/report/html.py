@@ -14,7 +14,7 @@ from dragfl.report.export import check_folder
 from dragfl.report.figures.files import FIGURES, require_packages
 from dragfl.report.groups import Group, seed_of, shared_value
 from dragfl.report.labels import NOT_SET, flatten, format_value
-from dragfl.report.numbers import format_diverged
+from dragfl.report.numbers import format_diverged, unbroken
 from dragfl.report.summary import Summary
 from dragfl.report.tables import Row, format_rows, split_by_problem, table_note
 from dragfl.report.targets import rounds_completed
@@ -55,7 +55,10 @@ def write_page(summary: Summary, out: Path, *, title: str | None = None) -> Path
 def _table(rows: Sequence[Row], columns: Sequence[str]) -> dict[str, Any]:
     """The columns, and for each heading the lines: whether some runs are unfinished, and the cells."""
     blocks = [
-        (heading, [(bool(row.unfinished), [row.cells().get(name, NOT_SET) for name in columns]) for row in part])
+        (
+            heading,
+            [(bool(row.unfinished), [row.cells().get(name, NOT_SET) for name in columns]) for row in part],
+        )
         for heading, part in split_by_problem(rows)
     ]
     return {"columns": columns, "blocks": blocks}
@@ -88,7 +91,7 @@ def write_template(page: Path, template: str, **values: Any) -> Path:
         png = page.parent / FIGURES / f"{figure}.png"
         return "data:image/png;base64," + b64encode(png.read_bytes()).decode("ascii")
 
-    jinja.filters |= {"data_uri": data_uri, "shell": shlex.quote}
+    jinja.filters |= {"data_uri": data_uri, "shell": shlex.quote, "unbroken": unbroken}
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, jinja.get_template(template).render(**values))
     return page

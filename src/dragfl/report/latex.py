@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dragfl.report.export import write_export
 from dragfl.report.latex_escape import escape
-from dragfl.report.numbers import MeanStd, RoundsToTarget, format_count, format_range
+from dragfl.report.numbers import MeanStd, RoundsToTarget, format_count, format_range, format_seeds
 from dragfl.report.tables import Row, split_by_problem
 
 HEAD = r"""%% needs \usepackage{booktabs}
@@ -21,9 +22,10 @@ HEAD = r"""%% needs \usepackage{booktabs}
   \caption{%s}
   \label{tab:results}
   \medskip
-  \begin{tabular}{l%s}
+  \begin{tabular}{@{}l%s@{}}
     \toprule
 %s"""
+WIDE = 22  # letters of a label before it is broken into lines
 VARIANCE = "client_accuracy_variance"
 UNFINISHED = "(unfinished)"  # in a text before it is escaped
 FOOT = "    \\bottomrule\n  \\end{tabular}\n\\end{table}\n"
@@ -105,14 +107,15 @@ def _percent(row: Row, value: MeanStd | None) -> Cell:
     if value is None:
         return Cell("---")
     shown = round(100 * value.mean, 1)  # equal numbers on paper are equal
-    return Cell(escape(value.format_percent()).replace(" $\\pm$ ", r"\,$\pm$\,"), None if row.all_unfinished else shown)
+    spread = "" if value.std is None else rf"{{\scriptsize\,$\pm$\,{100 * value.std:.1f}}}"
+    return Cell(f"{shown:.1f}{spread}", None if row.all_unfinished else shown)
 
 
 def _variance(row: Row) -> Cell:
-    """Of accuracies in percent."""
+    """Of accuracies in percent; that of a diverged run is not known, so a row with one is not compared."""
     value = row.clients.get(VARIANCE)
     shown = None if value is None or row.all_diverged else round(1e4 * value.mean, 1)
-    return Cell("---" if shown is None else f"{shown:.1f}", None if row.all_unfinished else shown)
+    return Cell("---" if shown is None else f"{shown:.1f}", None if row.all_unfinished or row.diverged else shown)
 
 
 def _bold_best(column: Column) -> list[str]:
@@ -129,14 +132,23 @@ def latex_text(rows: Sequence[Row]) -> str:
     for title, part in split_by_problem(rows):
         text += "    \\midrule\n"
         if title:
-            text += f"    \\multicolumn{{{1 + len(columns)}}}{{l}}{{\\emph{{{escape(title)}}}}} \\\\\n"
+            text += f"    \\multicolumn{{{1 + len(columns)}}}{{@{{}}l}}{{\\emph{{{escape(title)}}}}} \\\\\n"
         nothing = ["---"] * len(part)
         cells = {(column.group, column.heading): _bold_best(column) for column in _columns(part)}
         for i, row in enumerate(part):
-            label = escape(row.label) + (r"$^\dagger$" if row.unfinished else "")
+            label = _label(row.label) + (r"$^\dagger$" if row.unfinished else "")
             shown = [cells.get((column.group, column.heading), nothing)[i] for column in columns]
             text += "    " + " & ".join([label, *shown]) + " \\\\\n"
     return text + FOOT
+
+
+def _label(label: str) -> str:
+    """A long label in several lines."""
+    text = escape(label)
+    if len(label) <= WIDE:
+        return text
+    broken = re.sub(r"\\_|(?<!\\)=", r"\g<0>\\allowbreak{}", text)
+    return rf"\parbox[t]{{10em}}{{\raggedright\hangindent=1em {broken}\strut}}"
 
 
 def _caption(rows: Sequence[Row]) -> str:
@@ -145,13 +157,15 @@ def _caption(rows: Sequence[Row]) -> str:
     where = f" on {', '.join(shared)}" if shared else ""
     several = any(len(row.seeds) > 1 for row in rows)
     spread = "mean ± sample standard deviation" if several else "one run"
+    rounds = [row.rounds_to_target for row in rows]
     planned = format_range([row.planned for row in rows])
     texts = {
         f"Test accuracy in percent{where}: {spread} ({_seeds(rows)}, {planned} rounds).": True,
         f"Rounds to the target accuracy: {'median (range)' if several else 'first evaluated round'}.": any(
             row.target is not None for row in rows
         ),
-        "> N: not reached in N rounds.": any(row.rounds_to_target.censored for row in rows),
+        "(k of n): k of n runs reached it.": any(len(r.reached) and (r.censored or r.diverged) for r in rounds),
+        "> N: not reached in N rounds.": any(r.censored and math.isinf(r.median) for r in rounds),
         "A diverged run counts as chance level.": any(row.diverged for row in rows),
         f"{UNFINISHED}: some runs have not finished.": any(row.unfinished for row in rows),
         "Clients: each on its own label distribution; mean over seeds of mean, lowest decile and variance.": any(
@@ -166,7 +180,7 @@ def _seeds(rows: Sequence[Row]) -> str:
     """`seed 0`, `seeds 0, 1, 2`, or `2–3 seeds` where rows differ."""
     if len({row.seeds for row in rows}) > 1:
         return f"{format_range([len(row.seeds) for row in rows])} seeds"
-    return f"seed{'s' if len(rows[0].seeds) > 1 else ''} {', '.join(map(str, rows[0].seeds))}"
+    return f"seed{'s' if len(rows[0].seeds) > 1 else ''} {format_seeds(rows[0].seeds)}"
 
 
 def write_latex(rows: Sequence[Row], path: str | Path) -> Path:

@@ -13,7 +13,7 @@ SAME_IN_LATIN = dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΧο", "ABEZHIKMNOPTXo", stric
 SYMBOLS = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"$<$", ">": r"$>$", "|": r"$|$", '"': "''", "⁄": "/",
-    **{c: "\\" + c for c in "&%$#_{}"},
+    **{c: "\\" + c for c in "&%$#_{}"}, **{c: f"{{{c}}}" for c in "[*"},  # \\ reads these two as its options
     "·": r"$\cdot$", "×": r"$\times$", "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$", "≈": r"$\approx$",
     "∞": r"$\infty$", "√": r"$\surd$", "→": r"$\rightarrow$", "←": r"$\leftarrow$", "−": "$-$", "∈": r"$\in$",
     "∑": r"$\sum$", "‖": r"$\|$", "°": r"$^\circ$", "²": "$^2$", "³": "$^3$", "¹": "$^1$", "µ": r"$\mu$",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
@@ -33,6 +34,19 @@ def format_range(values: Sequence[float], number: Callable[[float], str] = forma
     """`600`, or `400–600` where the values differ."""
     low, high = number(min(values)), number(max(values))
     return low if low == high else f"{low}–{high}"
+
+
+def format_seeds(seeds: Sequence[int]) -> str:
+    """`0, 1, 2`; five or more in a row are a range: `0–39`."""
+    parts: list[list[int]] = []
+    for seed in seeds:
+        parts[-1].append(seed) if parts and seed == parts[-1][-1] + 1 else parts.append([seed])
+    return ", ".join(format_range(part) if len(part) > 4 else ", ".join(map(str, part)) for part in parts)
+
+
+def unbroken(text: str) -> str:
+    """The text with spaces that do not end a line between a number, its deviation and its unit."""
+    return re.sub(r"(?<=[\d±>–≥]) (?=[\d±%BkMGTPs])", "\u00a0", text)
 
 
 def format_diverged(rounds: Sequence[int]) -> str:

@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from dragfl.report.labels import NOT_SET
+from dragfl.report.numbers import format_seeds, unbroken
 from dragfl.report.tables import Row, format_rows, split_by_problem, table_note
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-WIDE = 30  # letters of a label for which other columns are left out; a longer one is broken into lines
 CELL = 16  # letters of a cell before it is broken into lines
 TEXT = ("run", "seed")
-FIRST = ("run", "seed", "rounds to", "final accuracy", "best accuracy")  # never left out
-THEN = ("rounds", "final 95 %", "client", "bytes up", "bytes down", "seconds to", "bytes to")  # in this order
+# Columns are shown in this order, while there is room for them and so many letters of a label.
+FIRST, NARROW = ("final accuracy", "rounds to", "best accuracy", "seed"), 12
+THEN, WIDE = ("rounds", "final 95 %", "client", "bytes up", "bytes down", "seconds to", "bytes to"), 30
 
 
 def rich_tables(rows: Sequence[Row], width: int | None = None) -> list[Table]:
     """A table for each dataset, partition and attack, with a heading where there are several; the last has the notes.
 
-    A table has at most `width` letters. What all rows share is in the notes.
+    A table has at most `width` letters, and the columns of all tables are aligned. What all rows share is in the notes.
     """
     parts = split_by_problem(rows)
     columns, lines = format_rows([row for _, part in parts for row in part])
     same_seeds = len({row.seeds for row in rows}) == 1
-    shown, left_out = _choose(columns, lines, width, {"seed"} if same_seeds else set())
-    note = f"Seed {', '.join(map(str, rows[0].seeds))}. " if same_seeds else ""
+    places = [i for i, name in enumerate(columns) if not (same_seeds and name == "seed")]
+    heads = {i: columns[i] if width is None else _broken(columns[i], _cell_width(lines, i)) for i in places}
+    sizes = {i: max(_cell_width(lines, i), _width(heads[i])) for i in places}
+    sizes[0] = max(_width(line[0]) for line in lines)
+    shown, sizes[0] = (places, 0) if width is None else _choose(columns, sizes, width)
+    note = f"Seed {format_seeds(rows[0].seeds)}. " if same_seeds else ""
     note += table_note(rows, [columns[i] for i in shown])
+    left_out = [columns[i] for i in places if i not in shown]
     note += f" Not shown for lack of width: {', '.join(left_out)}." if left_out else ""
-    names = [columns[i] for i in shown]
-    heads = [
-        name if width is None or name in TEXT else _broken(name, _cell_width(lines, i))
-        for i, name in zip(shown, names, strict=True)
-    ]
-    tables = [_draw(part, names, heads, title, fits=width is not None) for title, part in parts]
+    layout = [(columns[i], heads[i], None if width is None else sizes[i]) for i in shown]
+    tables = [_draw(part, layout, title) for title, part in parts]
     tables[-1].caption = note
     return tables
 
@@ -49,47 +51,36 @@ def rich_table(rows: Sequence[Row], width: int | None = None) -> Table:
     return table
 
 
-def _draw(rows: Sequence[Row], names: Sequence[str], heads: Sequence[str], title: str, *, fits: bool) -> Table:
-    """A table; one of unknown width may be folded by the terminal, but is not cut."""
+def _draw(rows: Sequence[Row], layout: Sequence[tuple[str, str, int | None]], title: str) -> Table:
+    """A table with columns of (name, heading, width); one of unknown width may be folded by the terminal, not cut."""
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
     table.title, table.title_justify, table.title_style = escape(title) or None, "left", "bold"
     table.caption, table.caption_justify = " " if title else None, "left"
-    for name, head in zip(names, heads, strict=True):
+    for name, head, width in layout:
         text = name in TEXT
-        table.add_column(head, justify="left" if text else "right", no_wrap=fits and not text, overflow="fold")
+        no_wrap = width is not None and not text
+        table.add_column(head, justify="left" if text else "right", no_wrap=no_wrap, overflow="fold", width=width)
     for row in rows:
         cells = row.cells()
-        texts = (cells.get(name, NOT_SET) for name in names)
-        broken = (text if name in TEXT else _broken(text) for name, text in zip(names, texts, strict=True))
+        texts = [cells.get(name, NOT_SET) for name, _, _ in layout]
+        broken = (text if name in TEXT else _broken(text) for (name, _, _), text in zip(layout, texts, strict=True))
         table.add_row(*map(escape, broken), style="dim" if row.unfinished else "")
     return table
 
 
-def _choose(
-    columns: Sequence[str], lines: Sequence[Sequence[str]], width: int | None, never: set[str]
-) -> tuple[list[int], list[str]]:
-    """(the columns that fit, the names of those left out)."""
-    places = [i for i, name in enumerate(columns) if name not in never]
-    if width is None:
-        return places, []
-    sizes = {i: max(_cell_width(lines, i), _width(_broken(columns[i], _cell_width(lines, i)))) for i in places}
-    sizes[0] = max(_width(line[0]) for line in lines)
-    chosen = [i for i in places if columns[i].startswith(FIRST)]
-    then = [i for begin in THEN for i in places if columns[i].startswith(begin)]
-    for i in dict.fromkeys(i for i in then if i not in chosen):
-        if _total(sizes, [*chosen, i]) > width:
+def _choose(columns: Sequence[str], sizes: Mapping[int, int], width: int) -> tuple[list[int], int]:
+    """(the columns that fit, the width of the labels)."""
+    chosen, left = [0], width
+    for i in dict.fromkeys(i for begin in (*FIRST, *THEN) for i in sizes if columns[i].startswith(begin)):
+        left -= sizes[i] + 1
+        if left < min(sizes[0], NARROW if columns[i].startswith(FIRST) else WIDE):
+            left += sizes[i] + 1
             break
         chosen.append(i)
-    chosen.sort()
-    return chosen, [columns[i] for i in places if i not in chosen]
-
-
-def _total(sizes: dict[int, int], chosen: Sequence[int]) -> int:
-    """The width of a table with these columns."""
-    return sum(min(sizes[i], WIDE) if i == 0 else sizes[i] for i in chosen) + len(chosen) - 1
+    return sorted(chosen), min(sizes[0], left)
 
 
 def _cell_width(lines: Sequence[Sequence[str]], i: int) -> int:
@@ -108,7 +99,6 @@ def _broken(text: str, width: int = CELL) -> str:
     text = re.sub(r"^not reached \((> [^)]+)\)", r"\1", text)
     if len(text) <= width:
         return text
-    together = re.sub(r"(?<=[\d±>–≥]) (?=[\d±%BkMGTPs])", "\u00a0", text)
-    parts = re.sub(r" (?=\()", "\n", together).split("\n")
+    parts = re.sub(r" (?=\()", "\n", unbroken(text)).split("\n")
     lines = [line for part in parts for line in wrap(part, max(width, 8), break_long_words=False)]
     return "\n".join(lines).replace("\u00a0", " ")
