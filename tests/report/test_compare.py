@@ -9,7 +9,7 @@ import pytest
 
 from dragfl import report
 from dragfl.errors import SpecError
-from dragfl.report.outcomes import Outcome
+from dragfl.report.outcomes import Outcome, low_is_best
 from dragfl.report.paired import Comparison, Pair
 
 from .conftest import MakeRun
@@ -116,6 +116,7 @@ def test_sign_of_a_censored_pair(first: Outcome, second: Outcome, sign: int | No
 def test_another_metric_and_its_direction(folder: str) -> None:
     found = one(folder, "drag", "fedavg", metric="loss")
     assert found.wins == sum(pair.first.value < pair.second.value for pair in found.pairs)
+    assert low_is_best("bytes_up") and not low_is_best("step_norm")
     assert "percentage" not in found.lines()[1]
 
 
@@ -164,6 +165,26 @@ def test_an_ambiguous_name(folder: str, make_run: MakeRun) -> None:
         report.compare(folder, "drag", "fedavg")
     assert len(one(folder, "drag · c=0.25", "fedavg").pairs) == 3
     assert [pair.seed for pair in one(folder, "drag · c=0.5", "fedavg").pairs] == [0]
+
+
+def test_the_message_names_the_ambiguous_side(folder: str, make_run: MakeRun) -> None:
+    make_run("other", algorithm="fedavg", rounds=10, spec={"clients.lr": 0.5})
+    for names in (("drag", "fedavg"), ("fedavg", "drag")):
+        with pytest.raises(SpecError, match=r"'fedavg' matches 2 rows: 'fedavg · lr=0.1', 'fedavg · lr=0.5'; give one"):
+            report.compare(folder, *names)
+
+
+def test_labels_as_the_table_shows_them(make_run: MakeRun) -> None:
+    """With two datasets the label of a report is `drag · digits · c=0.25`; the table has `drag · c=0.25` in a block."""
+    for dataset, cs in (("digits", (0.25, 0.5)), ("mnist", (0.25,))):
+        for c in cs:
+            spec = {"data.dataset": dataset, "algorithm.aggregate.c": c}
+            make_run(f"{dataset}{c}", rounds=2, spec=spec)
+        run = make_run(f"{dataset}-fedavg", algorithm="fedavg", rounds=2, spec={"data.dataset": dataset})
+    labels = {row.short_label for row in report.summarize_runs(run.path.parent)}
+    assert labels == {"drag · c=0.25", "drag · c=0.5", "drag", "fedavg"}
+    (found,) = report.compare(run.path.parent, "drag · c=0.5", "fedavg")
+    assert found.heading == "digits" and found.lines()[0].startswith("drag · c=0.5 - fedavg, digits: final_accuracy")
 
 
 def test_nothing_to_compare(make_run: MakeRun) -> None:

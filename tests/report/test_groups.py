@@ -67,6 +67,16 @@ def test_runs_without_fingerprints(make_run: MakeRun) -> None:
     assert labels(load_run(old.path), one) == [("drag", (0, 1))]
 
 
+def test_algorithms_of_different_names_with_equal_parts(make_run: MakeRun) -> None:
+    """`mine` has the parts of fedavg: two rows of two seeds."""
+    runs = [
+        make_run(f"{name}{seed}", algorithm="fedavg", seed=seed, rounds=2, spec={"algorithm.name": name})
+        for name in ("fedavg", "mine")
+        for seed in (0, 1)
+    ]
+    assert labels(*runs) == [("fedavg", (0, 1)), ("mine", (0, 1))]
+
+
 def test_settings_are_named_before_digests(make_run: MakeRun) -> None:
     runs = [with_prints(make_run("a")), with_prints(make_run("b", spec={"stop_at_target": True}), data="bbbbbbbb")]
     first, second = (label for label, _ in labels(*runs))

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dragfl import report
 from dragfl.errors import DamagedRun, SpecError
-from dragfl.report.numbers import MeanStd, RoundsToTarget, format_bytes, mean_std
+from dragfl.report.numbers import MeanStd, RoundsToTarget, format_bytes, format_seeds, mean_std
 from dragfl.report.tables import table_note
 
 from .conftest import MODEL_BYTES, MakeRun
@@ -188,3 +188,8 @@ def test_an_error_names_a_damaged_file(make_run: MakeRun) -> None:
     (run.path / "metrics.jsonl").write_text("not json\n")
     with pytest.raises(DamagedRun, match=r"metrics\.jsonl"):
         report.summarize_runs(run.path)
+
+
+def test_many_seeds_are_a_range() -> None:
+    assert format_seeds([0, 1, 2, 3]) == "0, 1, 2, 3"
+    assert format_seeds([0, 5, 6, 7, 8, 9, 20]) == "0, 5–9, 20"

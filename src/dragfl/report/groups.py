@@ -61,11 +61,11 @@ def shared_value(runs: Sequence[Run], key: str) -> Any:
 def group_runs(runs: Sequence[Run]) -> list[Group]:
     """Groups with unique labels, in the order of their first runs.
 
-    Two runs of one experiment with the same seed are not independent samples. They form separate groups, labelled by
-    name or else by folder.
+    Two runs of one experiment with the same seed are not independent samples. They form separate groups, by the
+    name of the algorithm, that of the run, or else the folder.
     """
     groups = [part for group in _split(list(runs), _experiment_key) for part in _split_by_fingerprint(group)]
-    for key in (lambda run: run.name, lambda run: str(run.path)):
+    for key in (lambda run: labels.algorithm_name(run.spec), lambda run: run.name, lambda run: str(run.path)):
         groups = [part for group in groups for part in (_split(group, key) if _repeats_a_seed(group) else [group])]
     folders = [group[0].path for group in groups]
     short = len({path.name for path in folders}) == len(folders)

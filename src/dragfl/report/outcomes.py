@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dragfl.errors import SpecError, nearest
+from dragfl.report.find import BYTES
 from dragfl.report.tables import judged_accuracies
 from dragfl.report.targets import rounds_completed
 from dragfl.runs.directory import Run
@@ -54,7 +55,7 @@ def _rounds(run: Run) -> Outcome:
 
 
 def low_is_best(metric: str) -> bool:
-    return metric == ROUNDS or metric.endswith(("loss", "variance", "attack_success", "seconds"))
+    return metric == ROUNDS or metric.endswith(("loss", "variance", "attack_success", *BYTES))
 
 
 def is_fraction(metric: str) -> bool:

@@ -12,8 +12,9 @@ from dragfl.errors import SpecError, nearest
 from dragfl.report.find import RunLike, find_runs
 from dragfl.report.groups import Group, group_runs, seed_of
 from dragfl.report.labels import flatten, format_value
+from dragfl.report.numbers import format_seeds
 from dragfl.report.outcomes import Outcome, is_fraction, low_is_best, outcome
-from dragfl.report.problems import data_versions, headings, problem_of
+from dragfl.report.problems import data_versions, headings, problem_of, short_labels
 from dragfl.report.statistics import ENUMERATED, sign_flip_p, smallest_p, t_interval
 
 
@@ -106,8 +107,8 @@ class Comparison:
 
     def lines(self) -> list[str]:
         """Two or three lines of text."""
-        where = f" ({self.heading})" if self.heading else ""
-        seeds = ", ".join(str(pair.seed) for pair in self.pairs)
+        where = f", {self.heading}" if self.heading else ""
+        seeds = format_seeds([pair.seed for pair in self.pairs])
         text = [f"{self.first} - {self.second}{where}: {self.metric}, {len(self.pairs)} pairs, seeds {seeds}"]
         counts = f"wins {self.wins}, losses {self.losses}, ties {self.ties}"
         counts += f", undecided {self.undecided}" if self.undecided else ""
@@ -161,13 +162,12 @@ def compare(
 def compare_groups(
     groups: Sequence[Group], first: str, second: str, metric: str = "final_accuracy"
 ) -> list[Comparison]:
-    sides = [_matching(groups, name) for name in (first, second)]
-    shared = {group for group in sides[0] if group in sides[1]}
-    if shared:
+    problems = dict(zip(groups, map(problem_of, (g.spec for g in groups), data_versions(groups)), strict=True))
+    short = short_labels([g.label for g in groups], [g.spec for g in groups], list(problems.values()))
+    names = {g: {g.label, g.label_within_attack, g.algorithm, s} for g, s in zip(groups, short, strict=True)}
+    sides = [_matching(names, name) for name in (first, second)]
+    if any(group in sides[1] for group in sides[0]):
         raise SpecError(f"compare: '{first}' and '{second}' are the same runs; give two different labels")
-    problems = {
-        group: problem_of(group.spec, version) for group, version in zip(groups, data_versions(groups), strict=True)
-    }
     titles = headings(problems.values())
     found = []
     for problem in sorted(titles):
@@ -181,13 +181,11 @@ def compare_groups(
     return found
 
 
-def _matching(groups: Sequence[Group], name: str) -> list[Group]:
-    """The group with this label, else all groups of this algorithm."""
-    found = [g for g in groups if g.label == name] or [
-        g for g in groups if name in (g.algorithm, g.label_within_attack)
-    ]
+def _matching(names: Mapping[Group, set[str]], name: str) -> list[Group]:
+    """The group with this label, else all groups of this algorithm, or with this label in their part of the table."""
+    found = [g for g in names if g.label == name] or [g for g, known in names.items() if name in known]
     if not found:
-        raise SpecError(f"compare: no run '{name}'{nearest(name, {n for g in groups for n in (g.label, g.algorithm)})}")
+        raise SpecError(f"compare: no run '{name}'{nearest(name, set().union(*names.values()))}")
     return found
 
 
@@ -195,12 +193,12 @@ def _match(a: Sequence[Group], b: Sequence[Group], first: str, second: str) -> l
     """The groups that belong together: the only ones, else those with equal settings outside of the algorithm."""
     if len(a) == len(b) == 1:
         return [(a[0], b[0])]
-    keys = [[repr(sorted(_other_settings(g).items(), key=str)) for g in side] for side in (a, b)]
-    for name, side, own in ((first, a, keys[0]), (second, b, keys[1])):
-        if len(set(own)) < len(own) or set(own) != set(keys[0]):
-            labels = ", ".join(f"'{g.label}'" for g in side)
-            raise SpecError(f"compare: '{name}' matches {len(side)} rows: {labels}; give one label for each side")
-    return [(x, b[keys[1].index(key)]) for x, key in zip(a, keys[0], strict=True)]
+    mine, theirs = ({repr(sorted(_other_settings(g).items(), key=str)): g for g in side} for side in (a, b))
+    if mine.keys() == theirs.keys() and len(mine) == len(a) and len(theirs) == len(b):
+        return [(group, theirs[key]) for key, group in mine.items()]
+    name, side = (first, a) if len(a) > len(b) else (second, b)
+    labels = ", ".join(f"'{g.label}'" for g in side)
+    raise SpecError(f"compare: '{name}' matches {len(side)} rows: {labels}; give one label for each side")
 
 
 def _other_settings(group: Group) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dragfl.report.groups import SHORT, Group, fingerprints
-from dragfl.report.labels import NO_ATTACK, attack_name, flatten, format_value, short_name
+from dragfl.report.labels import NO_ATTACK, SEPARATOR, attack_name, flatten, format_value, make_labels, short_name
 
 NOT_PART_OF_IT = ("name", "kind", "exceeds_f", "forge_extras")  # names, and what follows from the algorithm
 
@@ -38,6 +38,18 @@ def data_versions(groups: Sequence[Group]) -> list[str]:
         known.setdefault(name, set()).add(digest)
     several = {name for name, found in known.items() if len(found - {""}) > 1}
     return [digest[:SHORT] if name in several else "" for name, digest in zip(names, digests, strict=True)]
+
+
+def short_labels(labels: Sequence[str], specs: Sequence[Mapping[str, Any]], problems: Sequence[Problem]) -> list[str]:
+    """The labels without dataset, partition and attack, where that is enough among those that share them."""
+    short = list(labels)
+    for problem in set(problems):
+        members = [i for i, other in enumerate(problems) if other == problem]
+        parts = make_labels([specs[i] for i in members])
+        named = [SEPARATOR.join(filter(None, (algorithm, settings))) for algorithm, _, settings in parts]
+        for i, name in zip(members, named, strict=True):
+            short[i] = name if named.count(name) == 1 else labels[i]
+    return short
 
 
 def headings(problems: Iterable[Problem]) -> dict[Problem, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dragfl.report.find import CLASS_METRIC, RunLike, find_runs
 from dragfl.report.groups import Group, group_runs, seed_of
-from dragfl.report.labels import NOT_SET, SEPARATOR, make_labels
+from dragfl.report.labels import NOT_SET
 from dragfl.report.numbers import (
     MeanStd,
     RoundsToTarget,
@@ -18,9 +18,10 @@ from dragfl.report.numbers import (
     format_diverged,
     format_range,
     format_seconds,
+    format_seeds,
     mean_std,
 )
-from dragfl.report.problems import Problem, data_versions, headings, problem_of
+from dragfl.report.problems import Problem, data_versions, headings, problem_of, short_labels
 from dragfl.report.targets import costs_to_target, rounds_completed, rounds_to_target
 from dragfl.runs.directory import Run
 
@@ -93,7 +94,7 @@ class Row:
 
     def cells(self) -> dict[str, str]:
         """The row as text, by column name."""
-        cells = {"run": self.label, "seed": ", ".join(map(str, self.seeds))}
+        cells = {"run": self.label, "seed": format_seeds(self.seeds)}
         if self.target is not None:
             data = "" if self.target_on == "test" else f" ({self.target_on} data)"
             target = f"{100 * self.target:g} %{data}"
@@ -122,9 +123,7 @@ class Row:
         states = [("unfinished", self.unfinished)]
         states += [(format_diverged(self.diverged_at), self.diverged)] if self.diverged else []
         marks = [
-            name if seeds == self.seeds else f"{name}: seed {', '.join(map(str, seeds))}"
-            for name, seeds in states
-            if seeds
+            name if seeds == self.seeds else f"{name}: seed {format_seeds(seeds)}" for name, seeds in states if seeds
         ]
         rounds = format_range(self.rounds)
         return f"{rounds} of {self.planned} ({', '.join(marks)})" if marks else rounds
@@ -145,15 +144,8 @@ def summarize_groups(groups: Sequence[Group]) -> list[Row]:
         return dataset, partition, row.attack or "", attack, rounds if math.isfinite(rounds) else math.inf, -best
 
     rows = sorted(map(_summarize_group, groups, data_versions(groups)), key=rank)
-    return [replace(row, short_label=_short_label(row, rows)) for row in rows]
-
-
-def _short_label(row: Row, rows: Sequence[Row]) -> str:
-    """Without dataset, partition and attack, if that is enough among the rows that share them."""
-    same = [other for other in rows if other.problem == row.problem]
-    named = [SEPARATOR.join(filter(None, (label[0], label[2]))) for label in make_labels([r.spec for r in same])]
-    short = named[same.index(row)]
-    return short if named.count(short) == 1 else row.label
+    short = short_labels(*zip(*((row.label, row.spec, row.problem) for row in rows), strict=True)) if rows else []
+    return [replace(row, short_label=label) for row, label in zip(rows, short, strict=True)]
 
 
 def split_by_problem(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
