@@ -140,8 +140,8 @@ def test_version(capsys: Capture) -> None:
     assert capsys.readouterr().out == f"dragfl {dragfl.__version__}\n"
 
 
-def test_report_of_a_run(digits_toml: Path, capsys: Capture) -> None:
-    pytest.importorskip("matplotlib")
+def test_report_of_a_run(digits_toml: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragfl.report.figures.draw_figures", lambda *_: {})  # tests/report draws them
     main(["run", "small.toml", "--quiet"])
     assert main(["report", "runs", "--out", "out"]) == 0
     printed = capsys.readouterr().out

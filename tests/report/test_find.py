@@ -34,12 +34,16 @@ def names(found: report.Summary) -> list[str]:
 
 
 @pytest.mark.parametrize("above", [False, True])
-def test_tuning_runs_are_left_out(tuned: Path, above: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tuning_runs_are_left_out(
+    tuned: Path, above: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tuned.parent if above else tuned
     summary = report.read_summary(folder)
     assert names(summary) == ["lr0.1-seed0"] and summary.values()["tuning_runs_left_out"] == 2
     assert main(["report", str(folder), "--no-figures"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == NOTE
+    monkeypatch.setattr("dragfl.report.figures.draw_figures", lambda *_: {})
+    assert "tuning runs left out: <b>2</b>" in report.write_report(summary, tuned / "page").read_text()
     with pytest.warns(UserWarning, match="2 tuning runs left out"):
         assert set(dragfl.frame(folder)["seed"]) == {0}
 

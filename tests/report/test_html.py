@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -157,6 +158,11 @@ def test_the_best_accuracy_is_that_of_the_best_run(
     page = dragfl.report.write_report([worse, better], tmp_path / "page").read_text()
     assert "best accuracy: <b>90.0 % (drag)</b>" in page
     assert [row.label for row in dragfl.report.summarize_runs([worse, better])] == ["drag", "fedavg"]
+    for i, run in enumerate((worse, better)):
+        info = json.loads((run.path / "run.json").read_text())
+        (run.path / "run.json").write_text(json.dumps(info | {"fingerprints": {"data": f"{i}" * 8}}))
+    page = dragfl.report.write_report(worse.path.parent, tmp_path / "page").read_text()
+    assert "best accuracy: <b>" not in page, "of different data there is no best"
 
 
 def test_a_missing_folder_and_a_file_as_output_are_errors(tmp_path: Path, make_run: MakeRun) -> None:

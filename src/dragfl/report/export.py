@@ -40,10 +40,10 @@ def row_values(row: Row) -> dict[str, Any]:
         "target_accuracy": row.target,
         "target_on": row.target_on if row.target is not None else None,
         **_to_target("rounds_to_target", row.rounds_to_target),
-        **_to_target("bytes_to_target", row.bytes_to_target or RoundsToTarget(())),
-        **_to_target("seconds_to_target", row.seconds_to_target or RoundsToTarget(())),
+        **_to_target("bytes_to_target", row.bytes_to_target),
+        **_to_target("seconds_to_target", row.seconds_to_target),
         "runs_reached_target": len(row.rounds_to_target.reached),
-        "runs_not_reached_target": len(row.rounds_to_target.censored) + len(row.rounds_to_target.diverged),
+        "runs_not_reached_target": row.rounds_to_target.counted - len(row.rounds_to_target.reached),
         "bytes_up_mean": row.bytes_up,
         "bytes_down_mean": row.bytes_down,
     }
@@ -57,11 +57,15 @@ def _spread(name: str, value: MeanStd | None) -> dict[str, Any]:
     return {f"{name}_{key}": number for key, number in zip(names, (*numbers, low, high), strict=True)}
 
 
-def _to_target(name: str, value: RoundsToTarget) -> dict[str, Any]:
+def _to_target(name: str, value: RoundsToTarget | None) -> dict[str, Any]:
     """The median, None if it is not reached or unknown, and the range over the runs that reached the target."""
-    ends = (min(value.reached), max(value.reached)) if value.reached else (None, None)
-    middle = value.median if math.isfinite(value.median) else None
-    return {f"{name}_median": middle, f"{name}_min": ends[0], f"{name}_max": ends[1]}
+    reached = value.reached if value else ()
+    middle = value.median if value and math.isfinite(value.median) else None
+    return {
+        f"{name}_median": middle,
+        f"{name}_min": min(reached, default=None),
+        f"{name}_max": max(reached, default=None),
+    }
 
 
 def differing_settings(rows: Sequence[Row]) -> list[dict[str, Any]]:

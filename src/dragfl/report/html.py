@@ -35,7 +35,7 @@ def write_page(summary: Summary, out: Path, *, title: str | None = None) -> Path
         out / "report.html",
         "page.html.j2",
         title=title or _title(groups),
-        facts=_facts(groups, rows, len(summary.damaged)),
+        facts=_facts(summary),
         summary=_table(rows, [name for name in columns if name not in (*clients, *costs)]),
         costs=_table(rows, ["run", *costs]),
         clients=_table(rows, ["run", *clients]) if clients else None,
@@ -105,9 +105,9 @@ def _title(groups: Sequence[Group]) -> str:
     return algorithms if dataset is None else f"{algorithms} on {format_value(dataset)}"
 
 
-def _facts(groups: Sequence[Group], rows: Sequence[Row], damaged: int) -> list[tuple[str, str]]:
+def _facts(summary: Summary) -> list[tuple[str, str]]:
     """What was run and the best accuracy, as (name, value) pairs."""
-    runs = _all_runs(groups)
+    rows, runs = summary.rows, summary.found.runs
     shared = {
         "dataset": "data.dataset",
         "partition": "data.partition.kind",
@@ -115,16 +115,20 @@ def _facts(groups: Sequence[Group], rows: Sequence[Row], damaged: int) -> list[t
         "clients per round": "clients.per_round",
         "attackers": "attack.attackers",
     }
-    facts = [("runs", str(len(runs))), *([("damaged", str(damaged))] if damaged else [])]
-    for state in ("unfinished", "diverged"):
-        count = sum(len(getattr(row, state)) for row in rows)
-        facts += [(state, str(count))] if count else []
+    counts = {
+        "runs": len(runs),
+        "damaged": len(summary.damaged),
+        "tuning runs left out": summary.found.tuning,
+        "unfinished": sum(len(row.unfinished) for row in rows),
+        "diverged": sum(len(row.diverged) for row in rows),
+    }
+    facts = [(name, str(count)) for name, count in counts.items() if count]
     facts += [(n, format_value(v)) for n, key in shared.items() if (v := shared_value(runs, key)) is not None]
-    attacks = dict.fromkeys(group.attack for group in groups if group.attack)
+    attacks = dict.fromkeys(group.attack for group in summary.groups if group.attack)
     facts += [("attack", ", ".join(attacks))] if attacks else []
     shown = (row for row in rows if row.best_accuracy and not row.all_diverged)
     best = max(shown, key=lambda r: r.best_accuracy.mean, default=None)  # type: ignore[union-attr]
-    if best is not None and shared_value(runs, "data.dataset") is not None:
+    if best is not None and len({row.problem[0] for row in rows}) == 1:  # accuracies on other data do not compare
         facts.append(("best accuracy", f"{best.best_accuracy} ({best.label})"))
     return facts
 

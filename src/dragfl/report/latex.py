@@ -91,14 +91,10 @@ def _rounds(row: Row) -> Cell:
 
 
 def _range_text(rounds: RoundsToTarget) -> str:
-    if rounds.censored or rounds.diverged:
-        return f"{rounds.median:g} ({len(rounds.reached)} of {_counted(rounds)})"
+    if rounds.counted > len(rounds.reached):
+        return f"{rounds.median:g} ({len(rounds.reached)} of {rounds.counted})"
     span = f" ({format_range(rounds.reached, format_count)})" if len(set(rounds.reached)) > 1 else ""
     return f"{rounds.median:g}{escape(span)}"
-
-
-def _counted(rounds: RoundsToTarget) -> int:
-    return len(rounds.reached) + len(rounds.censored) + len(rounds.diverged)
 
 
 def _percent(row: Row, value: MeanStd | None) -> Cell:
@@ -164,7 +160,7 @@ def _caption(rows: Sequence[Row]) -> str:
         f"Rounds to the target accuracy: {'median (range)' if several else 'first evaluated round'}.": any(
             row.target is not None for row in rows
         ),
-        "(k of n): k of n runs reached it.": any(len(r.reached) and (r.censored or r.diverged) for r in rounds),
+        "(k of n): k of n runs reached it.": any(0 < len(r.reached) < r.counted for r in rounds),
         "> N: not reached in N rounds.": any(r.censored and math.isinf(r.median) for r in rounds),
         "A diverged run counts as chance level.": any(row.diverged for row in rows),
         f"{UNFINISHED}: some runs have not finished.": any(row.unfinished for row in rows),

@@ -104,6 +104,11 @@ class RoundsToTarget:
         without = [math.inf] * (len(self.censored) + len(self.diverged))
         return float(median([*map(float, self.reached), *without])) if self.reached or without else math.nan
 
+    @property
+    def counted(self) -> int:
+        """The number of runs in the median."""
+        return len(self.reached) + len(self.censored) + len(self.diverged)
+
     def __str__(self) -> str:
         """`120`, `120 (110–140)`, `not reached (> 600)`, `130 (110 to > 600; 2 of 3 runs)`, `diverged at round 12`."""
         return self.describe(format_count)
@@ -123,5 +128,5 @@ class RoundsToTarget:
             return f"{number(self.median)}{span}{more}"
         limit = f"> {number(min(self.censored))}" if self.censored else "never"
         middle = number(self.median) if math.isfinite(self.median) else limit
-        runs = len(self.reached) + len(self.censored) + len(self.diverged)
-        return f"{middle} ({number(min(self.reached))} to {limit}; {len(self.reached)} of {runs} runs){more}"
+        runs = f"{len(self.reached)} of {self.counted} runs"
+        return f"{middle} ({number(min(self.reached))} to {limit}; {runs}){more}"
