@@ -265,27 +265,28 @@ def make_module(spec: Model, dataset: Dataset) -> nn.Module:
         return copy.deepcopy(spec.make)
     module = call_model(spec.make, dataset.shape, dataset.classes, spec.settings)
     if not isinstance(module, nn.Module):
-        raise SpecError(f"model.name: the function made a {type(module).__name__}; return an nn.Module")
+        raise SpecError(f"model.name: {name_of(spec.make)} made a {type(module).__name__}; return an nn.Module")
     return module
 
 
 def _check_model_fits(model: FlatModel, dataset: Dataset) -> None:
     """One forward pass before the first round, so that a wrong shape is reported at once."""
     model.module.eval()
+    who = f"model.name: {name_of(model.module)}"
     try:
         with torch.no_grad(), model_errors(model.module):
             scores: Any = model.module(dataset.inputs(dataset.x[:2]))
     except (RuntimeError, ValueError, TypeError, IndexError) as error:  # of its layers
-        raise SpecError(f"model: it does not accept inputs of shape {dataset.shape}: {error}") from None
+        raise SpecError(f"{who}: it does not accept inputs of shape {dataset.shape}: {error}") from None
     if not isinstance(scores, torch.Tensor) or not scores.is_floating_point():
         kind = scores.dtype if isinstance(scores, torch.Tensor) else type(scores).__name__
-        raise SpecError(f"model: its output is a {kind}; it must be a float tensor of class scores")
+        raise SpecError(f"{who}: its output is a {kind}; it must be a float tensor of class scores")
     if not torch.isfinite(scores).all():
-        raise SpecError("model: its output for 2 samples holds a NaN or an infinity; check its initial weights")
+        raise SpecError(f"{who}: its output for 2 samples holds a NaN or an infinity; check its initial weights")
     shape = tuple(scores.shape)
     if len(shape) != 2 or shape[1] < dataset.classes:
         raise SpecError(
-            f"model: its output has shape {shape} for 2 samples; it must have {dataset.classes} scores a sample"
+            f"{who}: its output has shape {shape} for 2 samples; it must have {dataset.classes} scores a sample"
         )
 
 

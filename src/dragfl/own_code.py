@@ -38,11 +38,11 @@ def import_object(where: str, target: str) -> Any:
         missing = getattr(error, "name", module_name)
         if missing != module_name.split(".")[0] and missing != module_name:
             raise SpecError(f"{where}: '{module_name}' imports a module that is not installed: {error}") from None
-        raise SpecError(
-            f"{where}: cannot import '{module_name}' ({error}); it must be installed or in the folder {here}"
-        ) from None
-    except Exception as error:  # the module is the user's own code
-        failure = f"{type(error).__name__}: {error}"
+        dotted = module_name.removesuffix(".py").replace("/", ".")
+        advice = f"it must be installed or in the folder {here}" if dotted == module_name else f"write {dotted}:{attr}"
+        raise SpecError(f"{where}: cannot import '{module_name}' ({error}); {advice}") from None
+    except (Exception, SystemExit) as error:  # the module is the user's own code
+        failure = _one_line(error)
         raise SpecError(f"{where}: importing '{module_name}' failed with {failure}; fix that module first") from error
     finally:
         sys.path.remove(here)
@@ -119,12 +119,9 @@ def settings_of(
 
 
 def as_annotated(function: Any, name: str, value: Any) -> Any:
-    """A read-only numpy array of a tensor where the parameter is annotated as an array, else the tensor itself."""
-    if "ndarray" not in str(parameters_of("function", function)[name].annotation).lower():
-        return value
-    array = value.detach().cpu().numpy().view()
-    array.flags.writeable = False
-    return array
+    """A numpy array of a tensor where the parameter is annotated as an array, else the tensor itself."""
+    array = "ndarray" in str(parameters_of("function", function)[name].annotation).lower()
+    return value.detach().cpu().numpy() if array else value
 
 
 @contextmanager
@@ -137,22 +134,41 @@ def named_errors(name: str, *, only_own: bool = False) -> Iterator[None]:
         yield
     except DragflError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is the call of the part
-        own = [f for f in frames if not f.filename.startswith(_LIBRARIES) and "site-packages" not in f.filename]
-        if only_own and not own:
+        frame = _own_frame([Path(f.filename) for f in frames])
+        if only_own and frame is None:
             raise
         advice = "; check the parameters it takes"
-        if own:
-            advice = f" ({Path(own[-1].filename).name}:{own[-1].lineno}); fix that line"
-        raise PartError(f"{name} raised {type(error).__name__}: {error}{advice}") from error
+        if frame is not None:
+            advice = f" ({Path(frames[frame].filename).name}:{frames[frame].lineno}); fix that line"
+        raise PartError(f"{name} raised {_one_line(error)}{advice}") from error
 
 
-_LIBRARIES = ("<frozen", str(Path(__file__).parent), str(Path(inspect.__file__).parent))
+def _own_frame(files: list[Path]) -> int | None:
+    """The last frame of the user's own files; else the first one of an installed package other than torch and numpy."""
+    installed = [i for i, file in enumerate(files) if not _is_library(file)]
+    own = [i for i in installed if "site-packages" not in files[i].parts]
+    return own[-1] if own else installed[0] if installed else None
 
 
-def checked_tensor(what: str, value: Any, shape: tuple[int, ...], device: Any = None) -> Tensor:
-    """A tensor or numpy array that own code returned, as a finite float32 tensor of this shape."""
+def _is_library(file: Path) -> bool:
+    if "site-packages" in file.parts:
+        after = len(file.parts) - file.parts[::-1].index("site-packages")
+        return file.parts[after] in ("dragfl", "torch", "numpy")
+    return str(file).startswith("<frozen") or any(file.is_relative_to(folder) for folder in _LIBRARIES)
+
+
+_LIBRARIES = (Path(__file__).parent, Path(inspect.__file__).parent)
+
+
+def _one_line(error: BaseException) -> str:
+    """The type and the message of an exception in one line."""
+    return ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
+
+
+def checked_tensor(what: str, value: Any, shape: tuple[int, ...], device: Any = None, *, finite: bool = True) -> Tensor:
+    """A tensor or numpy array that own code returned, as a (finite) float32 tensor of this shape."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
         value = torch.from_numpy(np.array(value, dtype=np.float32))
     if not isinstance(value, torch.Tensor) or value.is_complex():
@@ -160,8 +176,9 @@ def checked_tensor(what: str, value: Any, shape: tuple[int, ...], device: Any = 
         raise PartError(f"{what} is a {kind}; return a tensor or numpy array of shape {shape}")
     if tuple(value.shape) != shape:
         raise PartError(f"{what} has shape {tuple(value.shape)}; return shape {shape}")
-    checked: Tensor = value.detach().to(device=device, dtype=torch.float32)
-    check_finite(what, checked)
+    checked: Tensor = value.detach().to_dense().to(device=device, dtype=torch.float32)
+    if finite:
+        check_finite(what, checked)
     return checked
 
 

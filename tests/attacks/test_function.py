@@ -130,9 +130,9 @@ def test_settings_are_checked(folder: Path, override: str, message: str) -> None
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda own: own[:, :1], r"returned shape \(1, 1\); return one row for each attacker: \(1, 2\)"),
-        (lambda own: own[0], r"returned shape \(2,\)"),
-        (lambda own: 1, "returned a int"),
+        (lambda own: own[:, :1], r"sends has shape \(1, 1\); return shape \(1, 2\)"),
+        (lambda own: own[0], r"sends has shape \(2,\)"),
+        (lambda own: 1, "sends is a int"),
         (lambda own, honest: own / "2", r"raised TypeError: .* \(test_function\.py:\d+\)"),
     ],
 )

@@ -16,7 +16,7 @@ import torch
 import dragfl
 from dragfl import functional
 from dragfl.cli import main
-from dragfl.errors import SpecError
+from dragfl.errors import PartError, SpecError
 from dragfl.runs.sweep_plan import parse_grid, split_commas
 from tests.conftest import kept_bytes
 
@@ -123,6 +123,29 @@ class Strided:
 
     def __call__(self, labels, clients, rng):
         return Split.from_parts([np.arange(m, len(labels), clients) for m in range(clients)])
+
+
+class Misspelt(Damped):
+    fields: ClassVar[dict] = {"c": "vectr"}
+
+
+class Listed(Damped):
+    sends: ClassVar[list] = ["c"]
+
+
+class Wrong(Damped):
+    def affine(self, mine, sent, context): return Affine(shift=torch.zeros(2))
+
+
+class Assumes(Rule):
+    f = None  # no setting, so it cannot be set
+    def shortage(self, n): return None
+
+
+def verbose(updates): raise ValueError("two\\nlines")
+
+
+def leaving(updates): raise SystemExit(3)
 
 
 def cut(labels, clients, rng):
@@ -284,12 +307,22 @@ def test_functional_takes_settings() -> None:
         ('algorithm.aggregate={chain=["parts_x:middle","median"]}', "is no pre-aggregator, so it comes last"),
         ('algorithm.aggregate={chain=["nnm","parts_x:nothing"]}', "module 'parts_x' has no 'nothing'"),
         ('algorithm.aggregate={chain=["nnm",{name="parts_x:middle",pover=2}]}', "'pover'; did you mean 'power'"),
+        ('algorithm.aggregate={chain=["nnm",{name="parts_x:middle",power=2.5}]}', "chain[1].power: expected `int`"),
+        ('algorithm.aggregate={chain=[{name="bucketing",size="x"},"median"]}', "chain[0].size: expected `int`"),
+        ("algorithm.aggregate=parts_x.py:middle", "cannot import 'parts_x.py'"),
+        ("algorithm.aggregate=parts_x.py:middle", "; write parts_x:middle\n"),
+        ("algorithm.aggregate=parts_x:verbose", "parts_x:verbose raised ValueError: two lines (parts_x.py:"),
+        ("algorithm.aggregate=parts_x:leaving", "parts_x:leaving raised SystemExit: 3 (parts_x.py:"),
+        ("algorithm.aggregate=parts_x:Assumes", "parts_x:Assumes raised TypeError: "),
+        ("algorithm.correction=parts_x:Misspelt", "fields of parts_x:Misspelt has 'vectr'; choose among 'vector'"),
+        ("algorithm.correction=parts_x:Listed", "sends of parts_x:Listed is ['c']; give a dictionary"),
         ("algorithm={name='parts_x:middle',aggregate='median'}", "parts_x:middle is the aggregate already"),
     ],
 )  # fmt: skip
 def test_mistakes(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "x.toml", override, "--out", "r", "--quiet"]) == 2
-    assert message in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert message in printed and len(printed.splitlines()) == 1
 
 
 def test_named_settings_of_own_parts_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -327,3 +360,5 @@ def test_in_worker_processes() -> None:
     one = dragfl.run(dragfl.load("x.toml", *overrides), "one")
     two = dragfl.run(dragfl.load("x.toml", *overrides, "engine.workers=2"), "two")
     assert kept_bytes(one.path) == kept_bytes(two.path)
+    with pytest.raises(PartError, match=r"parts_x:Wrong\.affine: shift is torch\.float32 of shape \(2,\)"):
+        dragfl.run(dragfl.load("x.toml", "algorithm.correction=parts_x:Wrong", "engine.workers=2"), "wrong")

@@ -221,7 +221,10 @@ def test_a_dataset_that_is_none(folder: Path) -> None:
 
 
 def test_an_algorithm_of_things_that_are_no_parts(experiment: Load) -> None:
-    with pytest.raises(SpecError, match=r"algorithm\.aggregate: object has no 'init'; see the contract"):
+    with pytest.raises(
+        SpecError,
+        match=r"algorithm\.aggregate: builtins:object has no 'init'; see the contract",
+    ):
         experiment(algorithm=dragfl.Algorithm(**{**parts(**DRAG), "aggregate": object()}, name="bad"))  # type: ignore[arg-type]
 
 

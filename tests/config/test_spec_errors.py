@@ -154,7 +154,7 @@ def test_a_folder_is_not_a_spec(tmp_path: Path) -> None:
         ({"name": "cnn"}, "images of 8x8 are too small"),
         ({"name": "torch.nn:Identity"}, r"answers with shape \(2, 1, 8, 8\)|no trainable parameters"),
         ({"name": "collections:OrderedDict"}, "OrderedDict has no parameters that can be read"),
-        ({"name": "fractions:Fraction"}, "model.name: the function made a Fraction; return an nn.Module"),
+        ({"name": "fractions:Fraction"}, "model.name: fractions:Fraction made a Fraction; return an nn.Module"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_before_the_first_round(model: dict[str, Any], message: str) -> None:

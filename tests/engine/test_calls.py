@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import dragfl
+from dragfl import functional
 from dragfl.aggregates.mean import Mean
 from dragfl.aggregates.robust import Median
 from dragfl.cli import main
@@ -116,6 +118,8 @@ CORRECTION = [
     ("client_finish", lambda self, *_: ({"e": 1.0}, {}), "extras: 'e' is a float"),
     ("client_finish", lambda self, *_: ({"e": ONE / 0}, {}), "extras: 'e' is not finite"),
     ("client_finish", lambda self, r, *_: ({"e": ONE}, {"c": r.delta / 0}), "client state: 'c' is not finite"),
+    ("client_finish", lambda self, r, *_: ({"e": ONE}, {"c": ONE}), r"'c' is torch.float32 of shape \(\); it is decl"),
+    ("client_finish", lambda self, r, *_: ({"f": ONE}, {"c": r.delta}), r"has fields \['f'\], but it declares \['e'\]"),
     ("server_finish", lambda self, *_: None, r"server_finish returned a NoneType; return \(step, state\)"),
     ("server_finish", lambda self, s, a, step, *_: (step * np.inf, s), "server_finish: the step is not finite"),
 ]
@@ -160,6 +164,30 @@ def test_wrong_answers(experiment: Load, table: str, kind: type, method: str, an
     ) as error:
         dragfl.simulate(experiment(**change)).step()
     assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda self, state: state.r, r"reference raised AttributeError: .*test_calls\.py:\d+"),
+        (lambda self, state: ONE, r"reference: the direction is .*\(\); return .*\(21,\)"),
+    ],
+)
+def test_the_reference_for_white_box_attackers(experiment: Load, answer: Answer, message: str) -> None:
+    mine = scripted(Mean, "reference", answer)
+    attack = {"name": "adaptive_br_drag", "attackers": 2}
+    with pytest.raises(PartError, match=f"Mine.{message}"):
+        dragfl.simulate(experiment(algorithm={"aggregate": mine}, attack=attack)).step()
+
+
+def test_the_line_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line of the package, not that of torch, in which the exception was raised."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "installed_x.py").write_text("import torch\n\n\ndef rule(updates):\n    return torch.ones(2) @ updates\n")
+    monkeypatch.syspath_prepend(str(folder))
+    with pytest.raises(PartError, match=r"installed_x:rule raised RuntimeError: .* \(installed_x\.py:5\); fix"):
+        functional.aggregate("installed_x:rule", torch.ones(4, 3))
 
 
 def test_right_answers_are_unchanged(experiment: Load) -> None:
@@ -220,6 +248,7 @@ def test_a_model_whose_first_output_is_not_finite(experiment: Load) -> None:
         (lambda labels, clients, rng: [np.arange(3)], "made 1 clients and clients.total is 6"),
         (lambda labels, clients, rng: [np.arange(3)] * 5 + [np.empty(0, int)], r"client 5 has .*shape \(0,\)"),
         (lambda labels, clients, rng: [np.arange(142, 145)] * 6, r"client 0 has the samples 142 to 144; .*\[0, 144\)"),
+        (lambda labels, clients, rng: [[0.5]] * 6, r"client 0 has float64 of shape \(1,\); give the indices"),
         (lambda labels, clients: None, r"raised TypeError: .*3 were given; check the parameters it takes"),
         (lambda labels, clients, rng: labels["x"], r"raised IndexError: .*test_calls\.py:\d+"),
     ],

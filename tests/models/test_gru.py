@@ -131,5 +131,5 @@ def test_errors(shape: tuple[int, ...], settings: dict[str, int], message: str) 
 
 def test_features_that_are_no_codes() -> None:
     """Standardised features are negative: no character has such a code."""
-    with pytest.raises(SpecError, match=r"model: it does not accept inputs of shape \(30,\)"):
+    with pytest.raises(SpecError, match=r"CharacterGRU: it does not accept inputs of shape \(30,\)"):
         dragfl.simulate(dragfl.load({"data": {"dataset": "breast_cancer"}, "model": {"name": "gru"}}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,10 @@ COUNTS = [0]
 
 def mean(updates: Tensor) -> Tensor:
     return updates.mean(0)
+
+
+def scaled(updates: Tensor, size: float) -> Tensor:
+    return size * updates.mean(0)
 
 
 def first(updates: Tensor) -> Tensor:
@@ -162,6 +167,7 @@ def holds(findings: list[Finding], *, required: bool) -> dict[str, bool | None]:
         (ALIE, "attack"),
         (algorithm, "algorithm"),
         (algorithm(), "algorithm"),
+        (partial(scaled, size=2.0), "aggregate"),
         (net, "model"),
         (nn.Linear(784, 10), "model"),
         (Idle, "model"),

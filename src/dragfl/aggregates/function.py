@@ -18,7 +18,7 @@ from typing import Any
 from dragfl.aggregates.robust.contract import assumed_f, check_count, find_shortage, majority
 from dragfl.aggregates.robust.rule import aggregate_extras, check_feasible
 from dragfl.arithmetic import row_norms
-from dragfl.errors import PartError, SpecError
+from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
 from dragfl.own_code import as_annotated, checked_tensor, name_of, named_errors, parameters_of, settings_of
 from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state
@@ -67,7 +67,7 @@ def _fold(self: Any, plan: FunctionPlan, block: Updates) -> Partial:
     if isinstance(self, FunctionRuleWithF):
         settings[F] = assumed_f(self, None, check_feasible((self,), None, plan.per_round, block))
     if self.trusted:
-        settings[ROOT] = as_annotated(self.function, ROOT, _copy(plan.root))
+        settings[ROOT] = as_annotated(self.function, ROOT, None if plan.root is None else plan.root.clone())
     step = call_rule(self, block.delta, settings)
     distance = torch.cat([row_norms(row[None] - step) for row in block.delta])  # a row at a time, to save memory
     per_client = {"norm": block.norm, "suspicion": distance}
@@ -75,18 +75,11 @@ def _fold(self: Any, plan: FunctionPlan, block: Updates) -> Partial:
     return Partial.of(block, {"step": step}, per_client, extra=extra)
 
 
-def _copy(root: Tensor | None) -> Tensor | None:
-    return None if root is None else root.clone()
-
-
 def call_rule(rule: FunctionRule | FunctionRuleWithF, rows: Tensor, settings: Mapping[str, Any]) -> Tensor:
-    """The checked step of the function. A function that changes the updates in place is refused."""
+    """The checked step of the function, which gets a copy: `np.asarray(updates)` would let it change the round."""
     first = next(iter(parameters_of("aggregate", rule.function)))
-    version = rows._version
     with named_errors(rule.name):
-        step = rule.function(as_annotated(rule.function, first, rows), **settings)
-    if rows._version != version:
-        raise PartError(f"{rule.name} changed the updates in place; work on a copy, such as updates.clone()")
+        step = rule.function(as_annotated(rule.function, first, rows.clone()), **settings)
     return checked_tensor(f"the step of {rule.name}", step, (rows.shape[1],), rows.device)
 
 

@@ -15,11 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from dragfl.errors import PartError, SpecError
-from dragfl.lazy import torch
-from dragfl.own_code import as_annotated, name_of, named_errors, parameters_of, settings_of
+from dragfl.errors import SpecError
+from dragfl.own_code import as_annotated, checked_tensor, name_of, named_errors, parameters_of, settings_of
 from dragfl.types import Knowledge, NoState, RoundContext, Updates, View, no_state
 
 INPUTS = ("own", "honest", "rng")
@@ -58,12 +55,9 @@ class FunctionAttack:
         arguments = {name: as_annotated(self.function, name, inputs[name]) for name in taken}
         with named_errors(self.name):
             sent = self.function(**arguments, **self.settings)
-        if isinstance(sent, np.ndarray) and sent.dtype.kind in "fiub":
-            sent = torch.from_numpy(np.array(sent, dtype=np.float32))
-        if not isinstance(sent, torch.Tensor) or sent.shape != own.shape or sent.is_complex():
-            seen = f"shape {tuple(sent.shape)}" if hasattr(sent, "shape") else f"a {type(sent).__name__}"
-            raise PartError(f"{self.name} returned {seen}; return one row for each attacker: {tuple(own.shape)}")
-        return replace(view.own, delta=sent.detach().to(own).clone()), state
+        what = f"what {self.name} sends"
+        delta = checked_tensor(what, sent, tuple(own.shape), own.device, finite=False).contiguous()
+        return replace(view.own, delta=delta), state
 
     def described(self) -> tuple[str, dict[str, Any]]:
         """(name, settings) in a spec."""

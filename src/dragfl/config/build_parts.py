@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dragfl.aggregates.function import function_rule
 from dragfl.aggregates.robust import Chain
-from dragfl.algorithms import PARTS, PRESETS, chain, describe_chain, expand
+from dragfl.algorithms import CHAIN_PARTS, PARTS, PRESETS, chain, describe_chain, expand
 from dragfl.attacks import ATTACKS
 from dragfl.attacks.function import function_attack
 from dragfl.config.check_parts import check_words, needs_of
@@ -115,8 +115,10 @@ def make_part(part: str, given: Any, where: str = "") -> Any:
     where = where or f"algorithm.{part}"
     if isinstance(given, Mapping) and given.get("name") == "chain" and "chain" in given:
         table = convert(f"algorithm.{part}", {k: v for k, v in given.items() if k != "name"}, ChainTable)
+        links = enumerate(table.chain)
+        made = [build(f"{where}.chain[{i}]", link, CHAIN_PARTS, (), wrap=function_rule) for i, link in links]
         try:
-            given = chain(*table.chain, f=table.f)
+            given = chain(*made, f=table.f)
         except SpecError as error:
             raise SpecError(f"{where}.chain: {str(error).removeprefix('chain: ')}") from error.__cause__
     wrap = function_rule if part == "aggregate" else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from dragfl.errors import SpecError, nearest
@@ -10,6 +10,7 @@ from dragfl.own_code import is_own, name_of, named_errors
 from dragfl.types import CorrectionNeed, FederationInfo, Knowledge, Need, OwnModel
 
 PROBE = FederationInfo(dim=1, clients=1, per_round=1, segments=(0, 1))  # to ask a part for its needs
+FIELD_KINDS = ("vector", "scalar")
 NEEDS = {"aggregate": get_args(Need), "correction": get_args(CorrectionNeed)}
 
 
@@ -25,6 +26,12 @@ def check_words(where: str, part: Any, kind: str) -> Any:
         return part
     if kind in NEEDS:
         _check(where, part, "needs()", needs_of(part), NEEDS[kind])
+    if kind == "correction":
+        for layout in ("fields", "sends"):
+            declared = getattr(part, layout)
+            if not isinstance(declared, Mapping):
+                raise SpecError(f"{where}: {layout} of {name_of(part)} is {declared!r}; give a dictionary")
+            _check(where, part, layout, declared.values(), FIELD_KINDS)
     if kind == "attack":
         _check(where, part, "knowledge", [part.knowledge], get_args(Knowledge))
     if hasattr(part, "own_iterate"):

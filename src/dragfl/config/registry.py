@@ -55,7 +55,8 @@ def build(
         raise SpecError(f"{where}: {given!r} is no {key}; give one of {', '.join(registry)} or module:attr")
     missing = [m for m in methods if not hasattr(given, m)]
     if missing:
-        raise SpecError(f"{where}: {type(given).__name__} has no '{missing[0]}'; see the contract in dragfl.types")
+        contract = "see the contract in dragfl.types" + (", or give a function" if wrap else "")
+        raise SpecError(f"{where}: {name_of(type(given))} has no '{missing[0]}'; {contract}")
     return given
 
 

@@ -44,7 +44,7 @@ from dragfl.config.tables import Attackers, Checkpoint, Clients, Data, Engine, E
 from dragfl.data.partitions import PARTITIONS, Partition
 from dragfl.errors import SpecError
 from dragfl.models import MODELS
-from dragfl.own_code import OBJECT, spec_name
+from dragfl.own_code import OBJECT, name_of, named_errors, spec_name
 from dragfl.types import Algorithm, AssumesAttackers, Attack, RefusesAggregates, Robust
 
 PLAIN_TABLES: dict[str, Any] = {"evaluation": Evaluation, "checkpoint": Checkpoint, "state": State, "engine": Engine}
@@ -187,7 +187,8 @@ def _with_default_f(e: Experiment) -> Experiment:
     rule = e.algorithm.aggregate
     if not isinstance(rule, AssumesAttackers) or rule.f is not None:
         return e
-    rule = dataclasses.replace(rule, f=default_f(rule, e.attackers, e.clients))  # type: ignore[type-var]
+    with named_errors(name_of(rule)):
+        rule = dataclasses.replace(rule, f=default_f(rule, e.attackers, e.clients))  # type: ignore[type-var]
     return dataclasses.replace(e, algorithm=dataclasses.replace(e.algorithm, aggregate=rule))
 
 
@@ -207,8 +208,9 @@ def _check_together(e: Experiment) -> None:
             f"algorithm.name: '{e.algorithm.name}' needs trusted root data and there is no [root] table; "
             "add for example: [root] with size = 100"
         )
-    if isinstance(rule, AssumesAttackers) and (why := rule.shortage(per_round)):
-        raise SpecError(f"algorithm.aggregate: {why}")
+    with named_errors(name_of(rule)):
+        if isinstance(rule, AssumesAttackers) and (why := rule.shortage(per_round)):
+            raise SpecError(f"algorithm.aggregate: {why}")
     check_correction_with_aggregate(e)
     check_options(e.clients, e.algorithm, e.root)
     make_augment(e.clients.augment)

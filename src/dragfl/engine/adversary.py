@@ -123,7 +123,7 @@ def craft_jointly(
         clean = tuple(ClientResults(block.updates, (), (), ()) for block in blocks)  # neither losses nor client states
         reference = root
         if reference is None and isinstance(defence.rule, HasReference):
-            reference = defence.rule.reference(defence.state)
+            reference = calls.reference(defence.rule, defence.state, info.dim)
         view = replace(view, aggregate=Rehearsal(defence, context, info, clean, rows), reference=reference)
     crafted, next_state = calls.craft(attack, attack_state, view, context)
     if adversary.forge_extras:

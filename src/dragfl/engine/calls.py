@@ -24,6 +24,7 @@ from dragfl.types import (
     Correction,
     DataAttack,
     FederationInfo,
+    HasReference,
     LocalResult,
     MeasuresSuccess,
     Partial,
@@ -90,6 +91,14 @@ def finish(
         if not isinstance(name, str) or not isinstance(value, int | float | np.number | Tensor):
             raise PartError(f"{what}: the metric {name!r} is a {_kind(value)}; return a number")
     return step, _state(what, after), metrics
+
+
+def reference(rule: HasReference, state: State, dim: int) -> Tensor | None:
+    """The reference direction that a white-box attacker knows, if there is one already."""
+    direction: Tensor | None = _call(rule, "reference", state)
+    if is_own(rule) and direction is not None:
+        _vector(f"{name_of(rule)}.reference: the direction", direction, (dim,))
+    return direction
 
 
 def broadcast(correction: Correction[Any], state: State, context: RoundContext, inputs: RoundInputs) -> Tensors:

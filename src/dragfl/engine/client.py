@@ -19,6 +19,7 @@ from torch import Tensor
 from dragfl.arithmetic import finite_rows
 from dragfl.engine import calls
 from dragfl.engine.client_store.layout import Layout
+from dragfl.own_code import name_of
 from dragfl.rng import key, rng
 from dragfl.training.augment import Augment, Batches, augment_batches
 from dragfl.training.batches import Sampling, draw, steps_in
@@ -142,8 +143,8 @@ def train_group(
         result = LocalResult(delta, steps, context.lr, samples, gradient)
         extra, state = calls.client_finish(local.correction, result, client.state, broadcast, context)
         extra = {**extra, **buffers}
-        local.sends.check(extra, "extra")
-        local.keeps.check(state, "client state")
+        local.sends.check(extra, f"extra of {name_of(local.correction)}")
+        local.keeps.check(state, f"client state of {name_of(local.correction)}")
         results.append(ClientResult(client.id, delta, samples, steps, loss, extra, state))
     return results
 

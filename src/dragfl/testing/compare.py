@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,9 @@ def _frozen(leaf: object) -> object:
         return leaf.dtype, tuple(leaf.shape), data
     if isinstance(leaf, np.ndarray):
         return leaf.dtype, leaf.shape, leaf.tobytes()
+    if callable(leaf) and not hasattr(leaf, "__qualname__"):  # an object that is called, such as functools.partial
+        with suppress(Exception):  # it cannot be sent to a worker
+            return pickle.dumps(leaf)
     return repr(leaf) if isinstance(leaf, float) else leaf
 
 

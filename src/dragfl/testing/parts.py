@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from dragfl.algorithms import PARTS, PRESETS, chain
+from dragfl.algorithms import PARTS, PRESETS
 from dragfl.attacks import ATTACKS
 from dragfl.config.build_parts import build_attack, make_algorithm, make_model, make_part
 from dragfl.config.registry import build
@@ -91,8 +91,9 @@ def findings(part: Any, kind: str, settings: dict[str, Any], shape: tuple[int, .
     if not isinstance(table, dict) and settings:
         raise SpecError(f"check: {name_of(part)} is an object, so it takes no settings; got {settings!r}")
     if kind == "aggregate":
-        rule = chain(*part.split("+"), **settings) if isinstance(part, str) and "+" in part else table
-        return list(aggregate_findings(make_part("aggregate", rule, where="check")))
+        if isinstance(part, str) and "+" in part:
+            table = {"name": "chain", "chain": part.split("+"), **settings}
+        return list(aggregate_findings(make_part("aggregate", table, where="check")))
     if kind == "correction":
         return list(contract_findings(make_part("correction", table, where="check"), kind))
     if kind == "server step":

@@ -31,7 +31,7 @@ OVERRIDES: list[tuple[str, str]] = [
     ("data.dataset=mine:none", "data.dataset: module 'mine' has no 'none'"),
     ("data.dataset=object:toy", "data.dataset: 'object:toy' marks a Python object that a spec cannot name"),
     ("algorithm.aggregate=mine:number", "algorithm.aggregate: 3 is no name; give one of"),
-    ("model.name=mine:three", "override 'model.name=mine:three': model.name: the function made a int"),
+    ("model.name=mine:three", "override 'model.name=mine:three': model.name: mine:three made a int"),
     ("model.name=mine:raises", "raised RuntimeError: inside (mine.py:11); fix that line"),
     ("model.name=mine:empty_net", "model.name: Flatten has no trainable parameters"),
     ("data.dataset=mine:three", "data.dataset: mine:three is a int; it must be a Dataset or make one"),

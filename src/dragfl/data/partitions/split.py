@@ -91,24 +91,26 @@ def check_no_empty_client(kind: str, split: Split, advice: str) -> Split:
 
 def checked_split(name: str, given: Any, samples: int, clients: int) -> ClientSplit:
     """The split that a user's own partition returned: a Split, or one array of sample indices for each client."""
-    if isinstance(given, list | tuple) and all(hasattr(part, "__len__") for part in given) and given:
-        given = Split.from_parts([np.asarray(part) for part in given])
-    if not all(hasattr(given, needed) for needed in ("clients", "sizes", "samples_of")):
+    parts: list[Any] | None = None
+    if isinstance(given, list | tuple) and given and all(hasattr(part, "__len__") for part in given):
+        parts = [np.asarray(part) for part in given]
+    elif not all(hasattr(given, needed) for needed in ("clients", "sizes", "samples_of")):
         kind = type(given).__name__
         raise PartError(
             f"data.partition: {name} returned a {kind}; return Split.from_parts(list of index arrays), or that list"
         )
-    if given.clients != clients:
-        raise PartError(f"{name} made {given.clients} clients and clients.total is {clients}; return one part for each")
+    count = given.clients if parts is None else len(parts)
+    if count != clients:
+        raise PartError(f"{name} made {count} clients and clients.total is {clients}; return one part for each")
     for m in range(clients):
-        rows = np.asarray(given.samples_of(m))
+        rows = np.asarray(given.samples_of(m)) if parts is None else parts[m]
         if rows.dtype.kind not in "iu" or rows.ndim != 1 or not len(rows):
             seen = f"{rows.dtype} of shape {rows.shape}"
             raise PartError(f"{name}: client {m} has {seen}; give the indices of at least one sample")
         if rows.min() < 0 or rows.max() >= samples:
             seen = f"{rows.min()} to {rows.max()}"
             raise PartError(f"{name}: client {m} has the samples {seen}; indices are in [0, {samples})")
-    split: ClientSplit = given
+    split: ClientSplit = given if parts is None else Split.from_parts(parts)
     return split
 
 
