@@ -143,8 +143,8 @@ def train_group(
         result = LocalResult(delta, steps, context.lr, samples, gradient)
         extra, state = calls.client_finish(local.correction, result, client.state, broadcast, context)
         extra = {**extra, **buffers}
-        local.sends.check(extra, f"extra of {name_of(local.correction)}")
-        local.keeps.check(state, f"client state of {name_of(local.correction)}")
+        local.sends.check(extra, f"{name_of(local.correction)}: extra")
+        local.keeps.check(state, f"{name_of(local.correction)}: client state")
         results.append(ClientResult(client.id, delta, samples, steps, loss, extra, state))
     return results
 
