@@ -13,7 +13,7 @@ from dragfl.errors import DataError, SpecError
 
 HEADER = re.compile(r"\s*\[{1,2}\s*([^\[\]#=]+?)\s*\]{1,2}\s*(?:#.*)?")
 SETTING = re.compile(r"\s*([\w.\-\"' ]+?)\s*=")
-KEY = re.compile(r"(?!override\b)([A-Za-z_][\w-]*(?:\.[\w-]+)*)(?:\[\d+\])?: ")
+KEY = re.compile(r"(?!override\b)([A-Za-z_][\w-]*(?:\.[\w-]+)*)(?:\[\d+\](?:\.[\w-]+)*)?: ")
 
 
 def line_of(text: str, path: str) -> int | None:

@@ -140,7 +140,10 @@ SPECS: list[tuple[str, str]] = [
     ("[evaluation]\niterate = 'lats'", "x.toml:2: evaluation.iterate: unknown value 'lats'; did you mean 'last'?"),
     ("[engine]\nexecutor = 'rey'", "x.toml:2: engine.executor: unknown value 'rey'; did you mean 'ray'?"),
     ("[model]\nbuffers = 'mean'", "x.toml:2: model.buffers: unknown value 'mean'"),
-    ("[algorithm]\naggregate = { chain = ['nm', 'median'] }", "x.toml:2: algorithm.aggregate.chain[0].name: unknown name 'nm'"),
+    (
+        "[algorithm]\naggregate = { chain = ['nm', 'median'] }",
+        "x.toml:2: algorithm.aggregate.chain[0].name: unknown",
+    ),
     ("[algorithm]\naggregate = { chain = [] }", "x.toml:2: algorithm.aggregate.chain: it is empty"),
     # parts that do not fit together
     ("[algorithm]\nname = 'br_drag'", "x.toml:2: algorithm.name: 'br_drag' needs trusted root data"),
