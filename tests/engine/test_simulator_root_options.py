@@ -161,9 +161,9 @@ def test_label_noise_changes_the_root_gradient_and_the_filter_reduces_the_change
 @pytest.mark.parametrize(
     ("root", "message"),
     [
-        ({"noise": 1.5}, r"root: noise=1\.5"),
-        ({"noise": -0.1}, r"root: noise=-0\.1"),
-        ({"bias": 2.0}, r"root: bias=2\.0"),
+        ({"noise": 1.5}, r"root\.noise: 1\.5"),
+        ({"noise": -0.1}, r"root\.noise: -0\.1"),
+        ({"bias": 2.0}, r"root\.bias: 2\.0"),
         ({"filter": "confidant"}, "did you mean 'confident'"),
         ({"size": 0}, r"root\.size: 0 is below 1"),
         ({"biased_clas": 3}, r"root\.biased_clas: unknown key 'biased_clas'; did you mean 'biased_class'"),

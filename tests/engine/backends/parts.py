@@ -84,8 +84,8 @@ class AttackWithState:
 class FirstOfBlock:
     """The mean of the first updates of the blocks. Its partials are views of the block they were folded from."""
 
-    def init(self, info: FederationInfo) -> Any:
-        return None
+    def init(self, info: FederationInfo) -> NoState:
+        return NoState()
 
     def needs(self, state: Any) -> frozenset[str]:
         return frozenset()
@@ -95,10 +95,10 @@ class FirstOfBlock:
 
     def fold(self, plan: Any, block: Updates) -> Partial:
         one = torch.ones(1, dtype=torch.float64)
-        return Partial(len(block), block.delta[-1], {"first": block.delta[0], "blocks": one}, {})
+        return Partial.of(block, {"first": block.delta[0], "blocks": one}, {}, block.delta[-1])
 
     def finish(self, state: Any, plan: Any, partial: Partial) -> Any:
-        return (partial.sums["first"] / partial.sums["blocks"]).float(), None, {}
+        return (partial.sums["first"] / partial.sums["blocks"]).float(), state, {}
 
 
 @dataclass(frozen=True)
