@@ -45,7 +45,7 @@ from dragfl.arithmetic import EPS, FLOAT32_SAFE, combine, cosines, finite_rows, 
 from dragfl.arrays import Array, like, matrix, vector
 from dragfl.errors import SpecError, nearest
 from dragfl.lazy import Tensor, torch
-from dragfl.own_code import import_object, is_function
+from dragfl.own_code import import_object, is_function, name_of
 from dragfl.schedules import check_range
 from dragfl.types import Aggregate, FederationInfo, RoundContext, RoundInputs, Updates
 
@@ -112,9 +112,9 @@ def aggregate(
     state = rule.init(info)
     needs = rule.needs(state)
     if "root" in needs and root is None:
-        raise SpecError(f"aggregate: {type(rule).__name__} needs the update of the root data; give root")
+        raise SpecError(f"aggregate: {name_of(rule).rpartition(':')[2]} needs the update of the root data; give root")
     if "model" in needs and model is None:
-        raise SpecError(f"aggregate: {type(rule).__name__} needs the model that was sent out; give model")
+        raise SpecError(f"aggregate: {name_of(rule).rpartition(':')[2]} needs the model that was sent out; give model")
     inputs = RoundInputs(
         root=None if root is None else vector("aggregate", "root", root, X),
         mean=X.mean(0) if "mean" in needs else None,

@@ -183,6 +183,16 @@ def test_a_dataset_or_what_makes_one(folder: Path, name: str) -> None:
     assert last.metrics["accuracy"] > 0.9
 
 
+def test_a_function_that_makes_a_dataset_is_written_by_its_name(folder: Path) -> None:
+    named = dragfl.load("x.toml", "data.dataset=own_algorithm_x:data")
+    function = sys.modules["own_algorithm_x"].data
+    assert dragfl.load({**named.tables(), "data": {"dataset": function}}).dataset == "own_algorithm_x:data"
+    with pytest.raises(SpecError, match=r"<lambda> cannot be imported by name; give the Dataset it returns"):
+        dragfl.load({"data": {"dataset": lambda: function()}})
+    with pytest.raises(SpecError, match=r"a Experiment given; give a TOML file or tables"):
+        dragfl.sweep(named, {"seed": [0]}, "s")  # type: ignore[arg-type]
+
+
 def test_a_sweep_over_own_and_built_in(folder: Path) -> None:
     grid = {"algorithm.name": ["own_algorithm_x:halved", "own_algorithm_x:gentle", "fedavg"], "seed": [0]}
     runs = dragfl.sweep("x.toml", grid, "out")

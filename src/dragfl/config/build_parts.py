@@ -22,7 +22,7 @@ from dragfl.config.tables import Attackers
 from dragfl.data import DATASETS, FILE_KINDS
 from dragfl.errors import SpecError, nearest
 from dragfl.models import MODELS
-from dragfl.own_code import import_object, is_function, named_errors, parameters_of
+from dragfl.own_code import OBJECT, import_object, is_function, name_of, named_errors, parameters_of, spec_name
 from dragfl.types import Algorithm, Attack
 
 METHODS = {
@@ -53,13 +53,17 @@ class Model:
 
 
 def check_dataset(given: Any) -> Any:
-    """Check that the dataset is a known name, an importable `module:attr` or a Dataset, and return it."""
+    """The dataset, if it is a known name, an importable `module:attr` or a Dataset; a function becomes its name."""
     if isinstance(given, str):
         kind, colon, _ = given.partition(":")
         if not colon and given not in DATASETS:
             raise SpecError(f"data.dataset: unknown dataset '{given}'{nearest(given, DATASETS)}")
         if colon and kind not in FILE_KINDS:
             import_object("data.dataset", given)
+    elif callable(given):
+        if (name := spec_name(given)).startswith(OBJECT):
+            raise SpecError(f"data.dataset: {name_of(given)} cannot be imported by name; give the Dataset it returns")
+        return name
     elif not hasattr(given, "inputs"):
         raise SpecError(f"data.dataset: {type(given).__name__} is neither a name nor a dragfl Dataset")
     return given

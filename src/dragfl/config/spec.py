@@ -127,6 +127,8 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     """The tables of a TOML file, or a copy of a mapping."""
     if isinstance(source, Mapping):
         return {k: dict(v) if isinstance(v, Mapping) else v for k, v in source.items()}
+    if not isinstance(source, str | Path):
+        raise SpecError(f"a {type(source).__name__} given; give a TOML file or tables, such as experiment.tables()")
     try:
         text = Path(source).read_text()
     except FileNotFoundError:
