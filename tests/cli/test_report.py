@@ -94,6 +94,7 @@ def test_tables_and_files_need_neither_torch_nor_matplotlib(tmp_path: Path) -> N
         (["runs", "--compare", "drag", "fedavg", "--metric", "speed"], 2, "has no metric 'speed'"),
         (["runs", "--out", "runs/bad/spec.toml"], 2, "spec.toml is a file; give a folder to write to"),
         (["nowhere"], 2, "nowhere: no such folder"),
+        (["runs/bad/spec.toml"], 2, "no run found in runs/bad/spec.toml"),
     ],
 )
 def test_mistakes(capsys: Capture, words: list[str], code: int, message: str) -> None:

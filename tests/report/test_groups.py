@@ -77,6 +77,12 @@ def test_algorithms_of_different_names_with_equal_parts(make_run: MakeRun) -> No
     assert labels(*runs) == [("fedavg", (0, 1)), ("mine", (0, 1))]
 
 
+def test_a_sweep_and_its_copy(make_run: MakeRun) -> None:
+    """The same seeds in two folders: a row for each folder."""
+    runs = [make_run(f"{folder}/drag{seed}", seed=seed, rounds=2) for folder in ("a", "b") for seed in (0, 1)]
+    assert labels(*runs) == [("drag · a", (0, 1)), ("drag · b", (0, 1))]
+
+
 def test_settings_are_named_before_digests(make_run: MakeRun) -> None:
     runs = [with_prints(make_run("a")), with_prints(make_run("b", spec={"stop_at_target": True}), data="bbbbbbbb")]
     first, second = (label for label, _ in labels(*runs))

@@ -105,6 +105,8 @@ def _search(path: Path, damaged: dict[Path, Damaged], tuning: set[Path]) -> list
 
     if not os.path.exists(path):  # noqa: PTH110 - Path.exists raises where a folder above cannot be opened
         raise SpecError(f"report: {path}: no such folder; give run directories, or folders that contain some")
+    if path.is_file():
+        return []
     found = []
     for folder, folders, files in os.walk(path, onerror=cannot_open):
         if SPEC in files:

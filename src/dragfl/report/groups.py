@@ -62,12 +62,18 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     """Groups with unique labels, in the order of their first runs.
 
     Two runs of one experiment with the same seed are not independent samples. They form separate groups, by the
-    name of the algorithm, that of the run, or else the folder.
+    name of the algorithm, the folder they are in, their names, or else their own folders.
     """
     groups = [part for group in _split(list(runs), _experiment_key) for part in _split_by_fingerprint(group)]
-    for key in (lambda run: labels.algorithm_name(run.spec), lambda run: run.name, lambda run: str(run.path)):
+    keys: tuple[Callable[[Run], str], ...] = (
+        lambda run: labels.algorithm_name(run.spec),
+        lambda run: str(run.path.parent),
+        lambda run: run.name,
+        lambda run: str(run.path),
+    )
+    for key in keys:
         groups = [part for group in groups for part in (_split(group, key) if _repeats_a_seed(group) else [group])]
-    folders = [group[0].path for group in groups]
+    folders = [group[0].path if len(group) == 1 else group[0].path.parent for group in groups]
     short = len({path.name for path in folders}) == len(folders)
     specs = [
         {**group[0].spec, labels.FINGERPRINT: _short_digests(group), "folder": path.name if short else str(path)}
