@@ -11,8 +11,9 @@ import torch
 
 import dragfl
 from dragfl.algorithms import PARTS
+from dragfl.cli import main
 from dragfl.errors import DamagedRun, Interrupted, SpecError
-from tests.conftest import Load, kept_bytes, shell
+from tests.conftest import Load, kept_bytes
 
 MODULE = '''
 from dataclasses import dataclass
@@ -164,14 +165,19 @@ def test_stopped_and_resumed(folder: Path) -> None:
     assert kept_bytes(dragfl.resume("cut").path) == kept_bytes(whole.path)
 
 
-def test_from_the_command_line(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    done = shell("run", "x.toml", "--quiet", cwd=folder)
-    assert done.returncode == 0, done.stderr
+def test_from_the_command_line(
+    folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["run", "x.toml", "--quiet"]) == 0
     assert kept_bytes(folder / "runs/run") == kept_bytes(dragfl.run(dragfl.load("x.toml"), "here").path)
     (folder / "runs/run/result.json").unlink()
-    elsewhere = shell("resume", folder / "runs/run", cwd=tmp_path_factory.mktemp("elsewhere"))
-    assert elsewhere.returncode == 6
-    assert "cannot import 'own_algorithm_x'" in elsewhere.stderr
+    sys.modules.pop("own_algorithm_x")
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert main(["resume", str(folder / "runs/run")]) == 6
+    assert "cannot import 'own_algorithm_x'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["data", "ready"])

@@ -54,6 +54,10 @@ def _trusted(self: Any) -> bool:
     return ROOT in parameters_of("aggregate", self.function)
 
 
+def _aggregates_extras(self: Any) -> bool:
+    return not self.trusted
+
+
 def _needs(self: Any, state: NoState) -> frozenset[Need]:
     return frozenset({"all", "root"}) if self.trusted else frozenset({"all"})
 
@@ -109,11 +113,7 @@ class FunctionRule:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     init, needs, begin, fold, finish, described = no_state, _needs, _begin, _fold, _finish, _described
-    trusted = property(_trusted)
-
-    @property
-    def aggregates_extras(self) -> bool:
-        return not self.trusted
+    trusted, aggregates_extras = property(_trusted), property(_aggregates_extras)
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,4 @@ class FunctionRuleWithF:
 
     least, shortage = majority, _shortage
     init, needs, begin, fold, finish, described = no_state, _needs, _begin, _fold, _finish, _described
-    trusted = property(_trusted)
-
-    @property
-    def aggregates_extras(self) -> bool:
-        return not self.trusted
+    trusted, aggregates_extras = property(_trusted), property(_aggregates_extras)
