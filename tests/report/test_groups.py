@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+import dragfl
 from dragfl import report
 from dragfl.runs.directory import Run, load_run
 from tests.report.conftest import MakeRun
@@ -53,6 +56,14 @@ def test_bytecode_of_another_python_is_not_compared(make_run: MakeRun) -> None:
     assert labels(one, other) == [("drag", (0, 1))]
     edited = with_prints(make_run("c", seed=2), "3.12.0", code=code("z", "other file"))
     assert len(labels(one, edited)) == 2
+
+
+def test_a_frame_has_the_digests(make_run: MakeRun) -> None:
+    pytest.importorskip("pandas")
+    one, other = with_prints(make_run("a")), with_prints(make_run("b", seed=1), data="bbbbbbbb")
+    table = dragfl.frame([one, other])
+    assert table.groupby("seed")["fingerprint.data"].first().to_dict() == {0: "aaaaaaaa", 1: "bbbbbbbb"}
+    assert table["fingerprint.model"].unique().tolist() == ["mmmmmmmm"] and "fingerprint.code" not in table
 
 
 def test_runs_without_fingerprints(make_run: MakeRun) -> None:

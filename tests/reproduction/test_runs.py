@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
 
+import dragfl
 from dragfl.cli import main
-from dragfl.errors import DataError, Interrupted
+from dragfl.errors import DataError, Interrupted, SpecError
 from dragfl.reproduction import datasets
 from dragfl.reproduction.datasets import select_dataset
 from dragfl.reproduction.figure import figure_names, load_figure, parse_figure
 from dragfl.reproduction.results import load_summaries
 from dragfl.reproduction.runs import FigureRequest, plan_figure, run_figures
 from dragfl.reproduction.summary import Summary, read_summary, summarise, write_summary
+from dragfl.runs import fingerprints
 from dragfl.runs.sweep import Callbacks
 from dragfl.runs.tuning import TUNING_SEEDS
 
@@ -118,6 +121,17 @@ def test_controls_are_tuned_on_validation_data_and_seeds_without_verdicts(here: 
         spec = tomllib.loads((run.planned.folder / "spec.toml").read_text())
         assert (spec["evaluation"]["validation"], spec["evaluation"]["target_on"]) == (0.0, "test")
     assert spec["algorithm"]["server"]["lr"] == kept.tuned["fedavg_tuned"]
+
+
+def test_finished_runs_of_other_data_are_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = parse_figure("own", {**TUNED, "curves": [], "set": [*TUNED["set"], "rounds=1"]})  # type: ignore[misc]
+    request = FigureRequest(figure, "digits", (0,))
+    run_figures([request], here, Callbacks())
+    run_figures([request], here, Callbacks())
+    data = dragfl.data.load("digits")
+    monkeypatch.setattr(fingerprints, "load_dataset", lambda name: replace(data, y=data.y.roll(1)))
+    with pytest.raises(SpecError, match=r"but not the data .*; choose another folder \(--runs\), or delete it"):
+        run_figures([request], here, Callbacks())
 
 
 def test_an_interrupted_figure_continues(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

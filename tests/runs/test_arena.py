@@ -138,9 +138,7 @@ class TestNumbers:
             raise AssertionError(failure)
 
         in_turn = sweep._run_in_turn
-        monkeypatch.setattr(
-            sweep, "_run_in_processes", lambda runs, callbacks, *_: in_turn(runs, callbacks, (), (), fail)
-        )
+        monkeypatch.setattr(sweep, "_run_in_processes", lambda runs, callbacks, *_: in_turn(runs, callbacks, (), fail))
         dragfl.arena(tables, ["fedavg"], ["sign_flip"], out=tmp_path, jobs=1)
         dragfl.arena(tables, ["fedavg", "median"], ["sign_flip"], out=tmp_path, jobs=2)
         stored = json.loads((tmp_path / MANIFEST).read_text())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import importlib
 import os
 import subprocess
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +19,7 @@ import torch
 from torch import nn
 
 from dragfl.runs.code_digest import CodeDigest, is_own_module
+from dragfl.runs.fingerprints import digest_code
 
 CELL = '''
 import functools
@@ -264,6 +268,50 @@ def test_an_object_counts_with_its_values() -> None:
     assert of(loop) == of(loop) != of([[]])
 
 
+def test_objects_of_libraries_count_with_their_state() -> None:
+    """Their text has only a type or a size."""
+
+    def of(value: object) -> str:
+        return CodeDigest().add(lambda: value).hexdigest()
+
+    pairs = [
+        (np.random.default_rng, 1, 2), (lambda seed: torch.Generator().manual_seed(seed), 1, 2),
+        (lambda mean: torch.distributions.Normal(torch.full((3,), mean), torch.ones(3)), 1.0, 2.0),
+        (lambda last: collections.deque([1, last]), 2, 3), (lambda kind: collections.defaultdict(kind), int, list),
+    ]  # fmt: skip
+    for make, one, other in pairs:
+        assert of(make(one)) == of(make(one)) != of(make(other))
+
+
+def test_what_cannot_be_pickled_counts_by_its_type() -> None:
+    """A lock, a file, or the console of a notebook is not what decides the numbers."""
+
+    def of(value: object) -> str:
+        return CodeDigest().add(lambda: value).hexdigest()
+
+    with Path(os.devnull).open() as one, Path(os.devnull).open() as other:
+        assert of(one) == of(other) != of(threading.Lock()) == of(threading.Lock())
+
+
+def test_a_cached_property_is_no_change() -> None:
+    class Part:
+        @functools.cached_property
+        def table(self) -> int:
+            return 3
+
+    part = Part()
+    before = CodeDigest().add(part).hexdigest()
+    assert part.table == 3
+    assert CodeDigest().add(part).hexdigest() == before
+
+
+def test_a_wrapped_library_function() -> None:
+    """Both are `object:partial` in a spec."""
+    one, other = (digest_code([functools.partial(f, dim=0)]) for f in (torch.mean, torch.sum))
+    assert one and other and one["files"] == other["files"] == {} and one["loaded"] != other["loaded"]
+    assert digest_code([torch.mean]) is None
+
+
 class TestModules:
     """Equal weights, names and shapes, but another network."""
 
@@ -307,14 +355,17 @@ def test_own_code_and_that_of_others() -> None:
     )
 
 
-def test_a_helper_module_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("helper", ["helpers_x", "package_x.helpers_x"])
+def test_a_helper_module_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helper: str) -> None:
     """`helpers.scale(x)`: what is used of another own module counts, the rest of that module does not."""
+    (tmp_path / "package_x").mkdir()
+    file = tmp_path / f"{helper.replace('.', '/')}.py"
     monkeypatch.syspath_prepend(str(tmp_path))
     seen = []
     for text in ("def scale(x): return x", "def scale(x): return 2 * x", "def scale(x): return x\n\ndef b(): return 1"):
-        (tmp_path / "helpers_x.py").write_text(text)
-        (tmp_path / "part_x.py").write_text("import helpers_x\n\ndef part(x):\n    return helpers_x.scale(x)\n")
-        for name in ("helpers_x", "part_x"):
+        file.write_text(text)
+        (tmp_path / "part_x.py").write_text(f"import {helper}\n\ndef part(x):\n    return {helper}.scale(x)\n")
+        for name in ("helpers_x", "package_x", "package_x.helpers_x", "part_x"):
             sys.modules.pop(name, None)
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
         importlib.invalidate_caches()

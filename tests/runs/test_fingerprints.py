@@ -280,6 +280,9 @@ class TestCommandLine:
         lines = capsys.readouterr().err.splitlines()
         assert [line.partition(" made with ")[2].split(",")[0] for line in lines] == ["dragfl 0.0.1", "torch 1.0"]
         assert all(line.startswith("warning: runs/run: ") for line in lines)
+        path.write_text(json.dumps(info | {"fingerprints": info["fingerprints"] | {"dragfl": "other"}}))
+        assert main(["run", "x.toml", "--quiet"]) == 0
+        assert "warning: runs/run: the source of dragfl was edited since" in capsys.readouterr().err
         path.write_text(json.dumps({k: v for k, v in info.items() if k != "fingerprints"}))
         assert main(["run", "x.toml", "--quiet"]) == 0
         assert "warning: runs/run: it was made by a version without fingerprints" in capsys.readouterr().err
@@ -295,6 +298,22 @@ class TestCommandLine:
         assert main([*command, "--fresh"]) == 0
         assert kept.stat().st_mtime_ns == written[0]
         assert own.stat().st_mtime_ns > written[1]
+
+    def test_a_sweep_that_was_interrupted_after_fresh(self, experiment: Load, tmp_path: Path) -> None:
+        """No run of the old data is left, and the same command without --fresh continues."""
+        tables = experiment().tables() | {"data": {"dataset": toy_copy(0)}, "rounds": 3, "checkpoint": {"every": 1}}
+        grid = {"seed": [0, 1]}
+        dragfl.sweep(tables, grid, tmp_path)
+        tables["data"] = {"dataset": toy_copy(1)}
+        with pytest.raises(Interrupted):
+            dragfl.sweep(tables, grid, tmp_path, Callbacks(should_stop=lambda: True), fresh=True)
+        assert [dragfl.load_run(tmp_path / f"seed{i}").finished for i in (0, 1)] == [False, False]
+        rounds: list[int] = []
+        runs = dragfl.sweep(tables, grid, tmp_path, Callbacks(on_record=lambda record: rounds.append(record.round)))
+        assert rounds == [2, 3, 1, 2, 3]
+        assert [kept_bytes(run.path) for run in runs] == [
+            kept_bytes(run.path) for run in dragfl.sweep(tables, grid, tmp_path / "new")
+        ]
 
     def test_an_arena_starts_over_what_changed(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         words = ["--defences", "fedavg", "--attacks", "sign_flip,parts_x:Attack", "--out", "a", "--quiet"]
@@ -376,6 +395,11 @@ def test_data_changed_in_place(experiment: Load, toy: dragfl.Dataset, tmp_path: 
     mine.x[3, 2] += 1.0
     with pytest.raises(SpecError, match="but not the data"):
         dragfl.run(spec, tmp_path / "r")
+
+
+def toy_copy(shift: int) -> dragfl.Dataset:
+    x, y = torch.linspace(-1, 1, 360).reshape(60, 6), torch.arange(60) % 3
+    return from_tensors(x, y.roll(shift), x, y)
 
 
 def test_the_digest_of_data_reads_every_value() -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dragfl.report.find import CLASS_METRIC, RunLike, load_runs
-from dragfl.report.groups import seed_of
-from dragfl.report.labels import flatten
+from dragfl.report.groups import fingerprints, seed_of
+from dragfl.report.labels import FINGERPRINT, flatten
 from dragfl.runs.directory import Run
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ NOT_FINITE = {"nan", "inf", "-inf"}  # how logs write such numbers
 
 def frame(runs: RunLike | Sequence[RunLike], *, clients: bool = False) -> pd.DataFrame:
     """One row for each run and round: `run`, `name`, `seed`, state, `round`, metrics, timing, and every setting.
+
+    `fingerprint.data`, `fingerprint.model` and `fingerprint.code` tell runs apart that have equal settings.
 
     `runs` are run directories, `Run`s, or folders that contain run directories at any depth. Settings are dotted
     columns such as `clients.lr`. A value that was not measured in a round is NaN. With `clients=True` there is one row
@@ -35,7 +37,10 @@ def frame(runs: RunLike | Sequence[RunLike], *, clients: bool = False) -> pd.Dat
     logs = [_client_columns(run) if clients else _round_columns(run) for run in found]
     lengths = [len(log["round"]) for log in logs]
     about = [_about(run) for run in found]
-    settings = [{k: v for k, v in flatten(run.spec).items() if k not in ("name", "seed")} for run in found]
+    settings = [
+        {k: v for k, v in flatten(run.spec | {FINGERPRINT: fingerprints(run)}).items() if k not in ("name", "seed")}
+        for run in found
+    ]
     columns = _repeated(about, lengths)
     for key in dict.fromkeys(key for log in logs for key in log):
         values: list[Any] = []

@@ -223,15 +223,19 @@ def run_figures(
     Each pass calls `on_plan` with its runs and with placeholders for the runs of later passes.
     """
     from dragfl.runs.same_run import START_OVER
-    from dragfl.runs.sweep import run_planned
+    from dragfl.runs.sweep import find_stale, run_planned
 
+    checked: set[str] = set()
     while True:
         plans = [plan(request, folder) for request in requests]
         missing = missing_runs(plans)
-        if not missing:
-            return
-        on_plan(missing, [p for planned in plans for p in planned.later])
+        planned = unique_runs(p for part in plans for p in part.planned)
         try:
+            find_stale([(p, finished_run(p.folder)) for p in planned if p.name not in checked], allowed=False)
+            checked |= {p.name for p in planned}
+            if not missing:
+                return
+            on_plan(missing, [p for part in plans for p in part.later])
             run_planned(missing, callbacks, jobs=min(jobs, len(missing)), command="reproduce")
         except SpecError as error:
             raise SpecError(str(error).replace(START_OVER, "choose another folder (--runs), or delete it")) from None

@@ -2,18 +2,20 @@
 
 Followed: functions, methods, classes with their bases, decorators, default arguments, closures, and the global
 functions, classes and constants that this code uses by name. The code of dragfl, of the standard library and of
-installed packages counts by name only. Docstrings, comments, line numbers and annotations do not count. A digest
-depends neither on memory addresses nor on the order of sets, but bytecode depends on the version of Python.
+installed packages counts by name only; their objects count with their state if they can be pickled, else by type.
+Docstrings, comments, line numbers and annotations do not count. A digest depends neither on memory addresses nor on the
+order of sets, but bytecode depends on the version of Python.
 """
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import dis
 import functools
 import inspect
 import itertools
-import re
+import pickle
 import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,23 +39,17 @@ WRAPPERS: dict[type, tuple[str, ...]] = {  # type -> the attributes that hold wh
     classmethod: ("__func__",),
     types.MethodType: ("__func__", "__self__"),
 }
-CONTENTS: tuple[Any, ...] = (tuple, list, dict, frozenset, set, bool, int, float, complex, str, bytes)
-DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
-NOT_CODE = {  # attributes of a class that do not change what it computes, or repeat other attributes
-    *("__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__"),
-    *("__annotations_cache__", "__dataclass_fields__", "__dataclass_params__", "__abstractmethods__", "_abc_impl"),
-    *("__orig_bases__", "__parameters__", "__firstlineno__", "__static_attributes__"),
-}
 MODULE_STATE = {"training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
 FLAGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR | inspect.CO_COROUTINE
-ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
 @functools.cache
-def is_own_module(module: str | None) -> bool:
+def is_own_module(module: Any) -> bool:
     """Whether a module is code of the user: not dragfl, the standard library or an installed package."""
     if module is None or module == "__main__":
         return True
+    if not isinstance(module, str):  # of a type of an extension
+        return False
     top = module.partition(".")[0]
     if top == "dragfl" or top in sys.stdlib_module_names:
         return False
@@ -71,12 +67,14 @@ def hash_tensor(digest: blake2b, tensor: Tensor) -> None:
 class CodeDigest:
     """Add objects, then take the `hexdigest`; `modules` are those of the user that define these objects.
 
+    `wrapped`: one of them is a `partial` or a bound method, whose name does not say what it computes.
     With `code=False` functions and classes count by name; with `weights=False` the parameters and buffers of a module
     count by name and shape.
     """
 
     def __init__(self, *, code: bool = True, weights: bool = True) -> None:
         self.modules: set[str] = set()
+        self.wrapped = False
         self._code, self._weights = code, weights
         self._hash = blake2b(digest_size=DIGEST_BYTES)
         self._seen: dict[int, tuple[int, Any]] = {}  # id -> (number, the object, so that its id is not used again)
@@ -102,11 +100,12 @@ class CodeDigest:
             self._hash.update(value.tobytes())
         elif kind is tuple:
             self._sequence("tuple", value)
-        elif kind in (set, frozenset):
-            self._sequence("set", sorted(self._branch().add(item).hexdigest() for item in value))
+        elif isinstance(value, set | frozenset):
+            self._sequence(kind.__name__, sorted(self._branch().add(item).hexdigest() for item in value))
         elif isinstance(value, types.CodeType):
             self._add_code(value)
         elif kind in WRAPPERS:  # made at each access, so their ids say nothing
+            self.wrapped |= self._depth == 0
             self._sequence(kind.__name__, [getattr(value, name) for name in WRAPPERS[kind]])
         elif id(value) in self._seen:
             self._write("seen", str(self._seen[id(value)][0]))
@@ -123,7 +122,7 @@ class CodeDigest:
             self._add_class(value)
         elif type(value) is list:
             self._sequence("list", value)
-        elif isinstance(value, dict | types.MappingProxyType) and not is_own_module(type(value).__module__):
+        elif type(value) in (dict, types.MappingProxyType):
             self._items("mapping", value)
         elif isinstance(value, types.ModuleType):
             self._write("module", value.__name__)
@@ -132,15 +131,20 @@ class CodeDigest:
         elif dataclasses.is_dataclass(value):
             self.add(type(value))
             self._items("fields", {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)})
-        elif is_own_module(type(value).__module__):
-            self.add(type(value))
-            slots = [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
-            self._items("instance", getattr(value, "__dict__", {}) | {name: getattr(value, name) for name in slots})
-            plain = next((kind for kind in CONTENTS if isinstance(value, kind)), None)
-            if plain is not None:  # a subclass of a built-in type, such as a namedtuple
-                self.add(plain(value))
         else:
-            self._write("foreign", _qualified(type(value)), _name_or_repr(value))
+            self._add_object(value)
+
+    def _add_object(self, value: Any) -> None:
+        """Class and state, as pickle would store them."""
+        self.add(type(value))
+        reduced = _reduce(value) if is_own_module(type(value).__module__) or _can_be_pickled(value) else ""
+        if isinstance(reduced, str):  # the name of a function, or nothing is known
+            self._write(str(getattr(value, "__module__", "")), reduced)
+            return
+        make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+        if isinstance(state, dict):
+            state = {k: v for k, v in state.items() if not _is_cache(getattr(type(value), str(k), None))}
+        self._sequence("object", [make, arguments, state or None, list(items or ()), dict(pairs or ())])
 
     def _write(self, *words: str) -> None:
         for word in words:
@@ -174,11 +178,16 @@ class CodeDigest:
         self._items("attributes", vars(function))
         used = {name: function.__globals__[name] for name in _globals(function.__code__) & function.__globals__.keys()}
         self._items("globals", used)
-        names = _names(function.__code__)
-        for _, module in sorted(used.items()):  # `helpers.scale(x)`: the attribute of a module
-            if isinstance(module, types.ModuleType) and is_own_module(module.__name__):
-                self._items("module", {name: vars(module)[name] for name in names & vars(module).keys()})
+        self._add_used(used, _names(function.__code__))
         self._depth -= 1
+
+    def _add_used(self, found: Mapping[str, Any], names: set[str]) -> None:
+        """What code with these names may use of the modules found: `helpers.scale(x)`, `package.helpers.scale(x)`."""
+        for _, module in sorted(found.items()):
+            if isinstance(module, types.ModuleType) and is_own_module(module.__name__):
+                used = {name: vars(module)[name] for name in names & vars(module).keys()}
+                self._items("module", used)
+                self._add_used(used, names - used.keys())
 
     def _add_class(self, kind: type) -> None:
         self._write("class", _qualified(kind))
@@ -187,8 +196,7 @@ class CodeDigest:
         self._define(kind.__module__)
         self._depth += 1
         self._sequence("bases", [type(kind), *kind.__bases__])
-        kept = {n: v for n, v in vars(kind).items() if n not in NOT_CODE and not isinstance(v, DESCRIPTORS)}
-        self._items("attributes", kept)
+        self._items("attributes", {name: value for name, value in vars(kind).items() if not _is_about(name, value)})
         self._depth -= 1
 
     def _add_code(self, code: types.CodeType) -> None:
@@ -198,7 +206,7 @@ class CodeDigest:
         self._hash.update(code.co_exceptiontable)
         instructions = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
         for step, following in itertools.zip_longest(instructions, instructions[1:]):
-            if following is None or following.opname != "STORE_NAME" or following.argval not in NOT_CODE:
+            if following is None or following.opname != "STORE_NAME" or not _is_about(following.argval, step.argval):
                 self._write(step.opname)
                 self.add(step.argval)
 
@@ -229,9 +237,30 @@ def _qualified(value: Any) -> str:
     return f"{value.__module__}:{value.__qualname__}"
 
 
-def _slots(kind: type) -> tuple[str, ...]:
-    slots = vars(kind).get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
+def _is_about(name: str, value: Any) -> bool:
+    """Whether an attribute of a class describes it, such as `__doc__`, and does not change what it computes."""
+    return name.startswith("__") and (name.startswith("__annotat") or not (callable(value) or type(value) in WRAPPERS))
+
+
+def _is_cache(attribute: Any) -> bool:
+    return isinstance(attribute, functools.cached_property)
+
+
+def _reduce(value: Any) -> Any:
+    """What pickle would store of an object itself; "" if it cannot."""
+    try:
+        reduce = copyreg.dispatch_table.get(type(value))
+        return reduce(value) if reduce else value.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+    except Exception:  # of a lock or a file, for example
+        return ""
+
+
+def _can_be_pickled(value: Any) -> bool:
+    """If not, its state may well be about a screen, a file or a connection."""
+    try:
+        return bool(pickle.dumps(value))
+    except Exception:
+        return False
 
 
 def _is_set(cell: types.CellType) -> bool:
@@ -261,12 +290,3 @@ def _globals(code: types.CodeType) -> set[str]:
         for step in dis.get_instructions(part)
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
     }
-
-
-def _name_or_repr(value: Any) -> str:
-    """What distinguishes an object of a library: the name of a function, else its text without addresses."""
-    try:
-        name = getattr(value, "__qualname__", None)
-        return name if isinstance(name, str) else ADDRESS.sub("", repr(value))
-    except Exception:  # of a repr
-        return ""

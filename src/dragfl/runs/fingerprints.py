@@ -6,6 +6,7 @@
 | weights | the initial parameters and buffers |
 | model | layers, their settings and the shapes of the parameters |
 | code | for each part of the user: `files`, the whole file of its module, and `loaded`, the code it can reach |
+| dragfl | the source of dragfl; another one is a warning |
 
 What an installed package contains is not covered, nor files that the code reads.
 """
@@ -16,6 +17,7 @@ import dataclasses
 import platform
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
@@ -71,7 +73,8 @@ def _fingerprint(experiment: Experiment, dataset: Dataset, data: str, initial: n
         if (found := digest_code(part, weights=key != MODEL))
     }
     structure = CodeDigest(code=False, weights=False).add(module).hexdigest()
-    return {"data": data, "weights": digest_weights(initial), "model": structure, "code": code}
+    weights, package = digest_weights(initial), digest_package()
+    return {"data": data, "weights": weights, "model": structure, "code": code, "dragfl": package}
 
 
 def _new_module(experiment: Experiment, dataset: Dataset) -> nn.Module:
@@ -117,11 +120,11 @@ def _parts(experiment: Experiment, dataset: Dataset, module: nn.Module) -> Itera
 
 
 def digest_code(objects: list[Any], *, weights: bool = True) -> Fingerprint | None:
-    """The digests of the code of a part; None if it is all dragfl's or a library's."""
+    """The digests of the code of a part; None if it is all dragfl's or a library's and has a name."""
     digest = CodeDigest(weights=weights)
     for part in objects:
         digest.add(part)
-    if not digest.modules:
+    if not digest.modules and not digest.wrapped:
         return None
     files = {name: found for name in sorted(digest.modules) if (found := _digest_file(name))}
     return {"files": files, "loaded": digest.hexdigest()}
@@ -172,8 +175,20 @@ def doubts(stored: Mapping[str, Any]) -> list[str]:
     if not stored.get("fingerprints"):
         return [UNKNOWN]
     packages = {package: version(package) for package in ("dragfl", "torch")}
-    return [
+    found = [
         f"it was made with {package} {stored[package]}, and this is {now}; the numbers may differ"
         for package, now in packages.items()
         if stored.get(package, now) != now
     ]
+    if not found and stored["fingerprints"].get("dragfl", digest_package()) != digest_package():
+        found = ["the source of dragfl was edited since; the numbers may differ"]
+    return found
+
+
+@cache
+def digest_package() -> str:
+    """The digest of the source of dragfl."""
+    digest = blake2b(digest_size=DIGEST_BYTES)
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

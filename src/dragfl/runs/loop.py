@@ -84,8 +84,9 @@ def _finished_run(experiment: Experiment, existing: Run) -> Run | None:
     if not existing.finished:
         refuse_if_locked(existing.path)
     check_same_experiment(experiment, existing)
-    if not check_fingerprint(Fingerprints().of(experiment), existing):
+    if not existing.begun:
         return None
+    check_fingerprint(Fingerprints().of(experiment), existing)
     if not existing.finished:
         raise SpecError(f"{existing.path}: holds this run, unfinished; continue with: dragfl resume {existing.path}")
     warn_of_doubts([existing])
@@ -138,10 +139,13 @@ def resume(
         except SpecError:  # a change of the data or the model may be the reason
             check_fingerprint(Fingerprints().of(experiment), existing)
             raise
-        if not check_fingerprint(of_simulation(simulation), existing):
+        fingerprint = of_simulation(simulation)
+        if existing.begun:
+            check_fingerprint(fingerprint, existing)
+            warn_of_doubts([existing])
+        elif existing.info.get("fingerprints") != fingerprint:  # nothing is there to continue
             _write_start(simulation, folder, fresh=True)
             existing = load_run(folder)
-        warn_of_doubts([existing])
         simulation.state, lengths = load_checkpoint(folder, simulation.federation)
         if existing.finished:
             return _restore_model(simulation, existing)
@@ -177,16 +181,15 @@ def run_or_resume(
     experiment: Experiment,
     folder: Path,
     *,
-    fresh: bool = False,
     on_record: OnRecord = lambda record: None,
     should_stop: Callable[[], bool] = lambda: False,
     log: Names = (),
 ) -> Run:
     """Run an experiment into a folder, or continue the run that is there. A diverged run is returned like any other."""
     with suppress(Diverged):  # result.json records it
-        if find_run(folder) is not None and not fresh:
+        if find_run(folder) is not None:
             return resume(folder, experiment, on_record=on_record, should_stop=should_stop, log=log)
-        return run(experiment, folder, fresh=fresh, on_record=on_record, should_stop=should_stop, log=log)
+        return run(experiment, folder, on_record=on_record, should_stop=should_stop, log=log)
     return load_run(folder)
 
 

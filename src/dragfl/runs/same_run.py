@@ -5,13 +5,16 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+from dragfl import atomic
 from dragfl.config.compare import differing_settings
 from dragfl.config.spec import Experiment
 from dragfl.engine.client_store import STATE_FILE
 from dragfl.errors import DragflWarning, SpecError
 from dragfl.runs import trackers
-from dragfl.runs.directory import CHECKPOINT, LOGS, MODEL, RESULT, Run
+from dragfl.runs.directory import CHECKPOINT, INFO, LOGS, MODEL, RESULT, SPEC, Run
+from dragfl.runs.environment import describe_environment
 from dragfl.runs.fingerprints import Fingerprint, changes, doubts
+from dragfl.runs.lock import lock_folder
 from dragfl.runs.trackers import tensorboard
 
 START_OVER = "choose another folder (--out), or start over with --fresh (in Python: fresh=True)"
@@ -29,15 +32,10 @@ def check_same_experiment(experiment: Experiment, existing: Run) -> None:
         )
 
 
-def check_fingerprint(now: Fingerprint, existing: Run) -> bool:
-    """Whether the run had the same data, weights and code; `SpecError` if not.
-
-    A run without a checkpoint keeps nothing of its old code, so it is False there: the run may begin again.
-    """
-    found = changes(existing.info, now)
-    if found and existing.begun:
+def check_fingerprint(now: Fingerprint, existing: Run) -> None:
+    """Raise `SpecError` if the run had other data, weights or code; one without a checkpoint keeps nothing of them."""
+    if existing.begun and (found := changes(existing.info, now)):
         raise SpecError(f"{existing.path}: its settings are the same, but not {', '.join(found)}; {START_OVER}")
-    return not found
 
 
 def warn_of_doubts(runs: list[Run]) -> None:
@@ -49,6 +47,14 @@ def warn_of_doubts(runs: list[Run]) -> None:
     for reason, found in reasons.items():
         others = f" and {len(found) - 1} more runs" if len(found) > 1 else ""
         warnings.warn(f"{found[0].path}{others}: {reason}", DragflWarning, stacklevel=3)
+
+
+def start_over(experiment: Experiment, folder: Path) -> None:
+    """Replace the run in a folder by one that has not begun: the same command without `fresh` continues it."""
+    with lock_folder(folder):
+        clear_run(folder)
+        atomic.write_json(folder / INFO, describe_environment(experiment.seed))
+        atomic.write_text(folder / SPEC, experiment.to_toml())
 
 
 def clear_run(folder: Path) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from dragfl.errors import DamagedRun, DragflError, Interrupted, RunsFailed, Spec
 from dragfl.runs.directory import TUNING_TABLE, Run, find_run, load_run
 from dragfl.runs.fingerprints import Fingerprints
 from dragfl.runs.loop import create_folder, run_or_resume
-from dragfl.runs.same_run import check_fingerprint, check_same_experiment, warn_of_doubts
+from dragfl.runs.same_run import check_fingerprint, check_same_experiment, start_over, warn_of_doubts
 from dragfl.runs.sweep_plan import Grid, PlannedRun, plan_sweep
 from dragfl.runs.trackers import Names, check_trackers
 from dragfl.runs.tuning_plan import BEST_BY, Tuned, final_seeds, plan_final, plan_tuning, select_values
@@ -124,7 +124,7 @@ def run_planned(
 ) -> list[Run]:
     """Run or resume each, one after another or in `jobs` processes. Error messages name the `command`.
 
-    A run that does not match its experiment is an error, or is started over if `fresh`. Each is a run of its own in the
+    A run that does not match its experiment is an error, or deleted first if `fresh`. Each is a run of its own in the
     trackers that `log` names. A run that raises does not stop the others: they finish, then `RunsFailed` has the reason
     of each that failed.
     """
@@ -132,10 +132,11 @@ def run_planned(
     for folder in {p.folder.parent for p in planned}:
         create_folder(folder)
     existing = [(p, find_run(p.folder)) for p in planned]
-    stale = find_stale(existing, allowed=fresh)
+    for p in find_stale(existing, allowed=fresh):
+        start_over(p.experiment, p.folder)
     unfinished = []
     for p, run in existing:
-        if run is not None and run.finished and p.folder not in stale:
+        if run is not None and run.finished:
             with suppress(DamagedRun):  # the others go on; reports list it with the reason
                 callbacks.on_begin(p, len(run.metrics))
                 callbacks.on_end(run, True)
@@ -149,9 +150,9 @@ def run_planned(
 
     try:
         if jobs > 1 and unfinished:
-            _run_in_processes(unfinished, callbacks, jobs, command, stale, trackers, fail)
+            _run_in_processes(unfinished, callbacks, jobs, command, trackers, fail)
         else:
-            _run_in_turn(unfinished, callbacks, stale, trackers, fail)
+            _run_in_turn(unfinished, callbacks, trackers, fail)
     except Interrupted as error:
         finished = sum(run.finished for p in planned if (run := find_run(p.folder)) is not None)
         cause = "" if callbacks.should_stop() else f" ({error})"
@@ -173,9 +174,9 @@ def _describe_failure(error: Exception) -> Failure:
     return f"{type(error).__name__}: {error}{place}", DragflError.exit_code
 
 
-def find_stale(existing: Iterable[tuple[PlannedRun, Run | None]], *, allowed: bool) -> set[Path]:
-    """The folders of the runs that do not match their experiment; an error for the first unless they are allowed."""
-    fingerprints, stale, kept = Fingerprints(), set[Path](), []
+def find_stale(existing: Iterable[tuple[PlannedRun, Run | None]], *, allowed: bool) -> list[PlannedRun]:
+    """The runs that do not match their experiment; an error for the first unless they are allowed."""
+    fingerprints, stale, kept = Fingerprints(), list[PlannedRun](), []
     for p, run in existing:
         if run is None:
             continue
@@ -186,7 +187,7 @@ def find_stale(existing: Iterable[tuple[PlannedRun, Run | None]], *, allowed: bo
         except (SpecError, DamagedRun):
             if not allowed:
                 raise
-            stale.add(p.folder)
+            stale.append(p)
     warn_of_doubts(kept)
     return stale
 
@@ -194,18 +195,16 @@ def find_stale(existing: Iterable[tuple[PlannedRun, Run | None]], *, allowed: bo
 def _run_in_turn(
     planned: Sequence[PlannedRun],
     callbacks: Callbacks,
-    stale: Collection[Path],
     log: Names,
     fail: Callable[[PlannedRun, Failure], None],
 ) -> None:
     for p in planned:
         if p is not planned[0] and callbacks.should_stop():
             raise Interrupted("stopped between two runs")
-        fresh = p.folder in stale
-        callbacks.on_begin(p, 0 if fresh else _rounds_done(p))
+        callbacks.on_begin(p, _rounds_done(p))
         options: Any = {"on_record": callbacks.on_record, "should_stop": callbacks.should_stop, "log": log}
         try:
-            run = run_or_resume(p.experiment, p.folder, fresh=fresh, **options)
+            run = run_or_resume(p.experiment, p.folder, **options)
         except Interrupted:
             raise
         except Exception as error:
@@ -219,7 +218,6 @@ def _run_in_processes(
     callbacks: Callbacks,
     jobs: int,
     command: str,
-    stale: Collection[Path],
     log: Sequence[str],
     fail: Callable[[PlannedRun, Failure], None],
 ) -> None:
@@ -234,13 +232,13 @@ def _run_in_processes(
             raise SpecError(f"{command}, run '{p.name}': runs in parallel are loaded by name: {reason}, and jobs = 1")
         engine = replace(p.experiment.engine, workers=1, executor="local")
         tables = replace(p.experiment, engine=engine).tables()
-        runs[Task(f"run {p.folder}", ("run", str(p.folder), tables, p.folder in stale, list(log)))] = p
+        runs[Task(f"run {p.folder}", ("run", str(p.folder), tables, list(log)))] = p
     waiting = iter(runs)
     group = WorkerGroup(
         ProcessLauncher("dragfl.runs.sweep:RunService", (), "check that run on its own with jobs = 1"),
         min(jobs, len(runs)),
         depth=1,
-        on_send=lambda task: callbacks.on_begin(runs[task], 0 if task.message[3] else _rounds_done(runs[task])),
+        on_send=lambda task: callbacks.on_begin(runs[task], _rounds_done(runs[task])),
         on_progress=lambda task, record: callbacks.on_record(record),
     )
     left, stopping = len(runs), False
@@ -277,11 +275,11 @@ class RunService:
     def __init__(self, parent: ParentConnection) -> None:
         self._parent = parent
 
-    def run(self, folder: str, tables: Mapping[str, Any], fresh: bool, log: Sequence[str]) -> Failure | None:
-        """Begin or resume a run, or start it over, and report every round; returns why it failed, or None."""
+    def run(self, folder: str, tables: Mapping[str, Any], log: Sequence[str]) -> Failure | None:
+        """Begin or resume a run, and report every round; returns why it failed, or None."""
         options: Any = {"on_record": self._parent.report, "should_stop": self._parent.should_stop, "log": log}
         try:
-            run_or_resume(load(tables), Path(folder), fresh=fresh, **options)
+            run_or_resume(load(tables), Path(folder), **options)
         except Interrupted:
             raise
         except Exception as error:
