@@ -283,7 +283,7 @@ def test_objects_of_libraries_count_with_their_state() -> None:
         assert of(make(one)) == of(make(one)) != of(make(other))
 
 
-def test_what_cannot_be_pickled_counts_by_its_type() -> None:
+def test_what_cannot_be_copied_counts_by_its_type() -> None:
     """A lock, a file, or the console of a notebook is not what decides the numbers."""
 
     def of(value: object) -> str:

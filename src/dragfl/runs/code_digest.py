@@ -2,20 +2,20 @@
 
 Followed: functions, methods, classes with their bases, decorators, default arguments, closures, and the global
 functions, classes and constants that this code uses by name. The code of dragfl, of the standard library and of
-installed packages counts by name only; their objects count with their state if they can be pickled, else by type.
+installed packages counts by name only; their objects count with their state if they can be copied, else by type.
 Docstrings, comments, line numbers and annotations do not count. A digest depends neither on memory addresses nor on the
 order of sets, but bytecode depends on the version of Python.
 """
 
 from __future__ import annotations
 
+import copy
 import copyreg
 import dataclasses
 import dis
 import functools
 import inspect
 import itertools
-import pickle
 import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,6 +39,7 @@ WRAPPERS: dict[type, tuple[str, ...]] = {  # type -> the attributes that hold wh
     classmethod: ("__func__",),
     types.MethodType: ("__func__", "__self__"),
 }
+PROTOCOL = 4  # of `__reduce_ex__`, as in `copy`
 MODULE_STATE = {"training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
 FLAGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR | inspect.CO_COROUTINE
 
@@ -135,9 +136,9 @@ class CodeDigest:
             self._add_object(value)
 
     def _add_object(self, value: Any) -> None:
-        """Class and state, as pickle would store them."""
+        """Class and state, as `copy.copy` takes them."""
         self.add(type(value))
-        reduced = _reduce(value) if is_own_module(type(value).__module__) or _can_be_pickled(value) else ""
+        reduced = _reduce(value) if is_own_module(type(value).__module__) or _can_be_copied(value) else ""
         if isinstance(reduced, str):  # the name of a function, or nothing is known
             self._write(str(getattr(value, "__module__", "")), reduced)
             return
@@ -247,18 +248,18 @@ def _is_cache(attribute: Any) -> bool:
 
 
 def _reduce(value: Any) -> Any:
-    """What pickle would store of an object itself; "" if it cannot."""
+    """How an object is made and its state; "" if it does not say."""
     try:
         reduce = copyreg.dispatch_table.get(type(value))
-        return reduce(value) if reduce else value.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+        return reduce(value) if reduce else value.__reduce_ex__(PROTOCOL)
     except Exception:  # of a lock or a file, for example
         return ""
 
 
-def _can_be_pickled(value: Any) -> bool:
+def _can_be_copied(value: Any) -> bool:
     """If not, its state may well be about a screen, a file or a connection."""
     try:
-        return bool(pickle.dumps(value))
+        return copy.deepcopy(value) is not None
     except Exception:
         return False
 
