@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -117,7 +118,7 @@ def test_cells_that_diverged_are_unfinished_or_refused(results: arena.ArenaResul
         ["br_drag †", "81.0 ± 1.4", "76.0 ± 1.4 ‡", "79.0", "76.0 ± 1.4 ‡"],
         ["fedavg", "91.0 ± 1.4", "21.0 ± 1.4 ‡", "40.0 ± 42.4 ×", "21.0 ± 1.4 ‡"],  # 0.7 and chance level, 0.1
         ["drag", "89.0 ± 1.4", "31.0 ± 1.4 ‡", "diverged at round 16", "diverged at round 16"],
-        ["krum", "61.0 ± 1.4", "n/a", "n/a", "n/a"],
+        ["krum", "61.0 ± 1.4", "n/a", "n/a", "?"],
     ]
     assert results.unfinished == 1
     assert missing_cells(results) == [("krum", "sign_flip, alie", "krum: f=6 needs at least 15 updates, got 12")]
@@ -140,6 +141,15 @@ def test_facts_and_their_one_line_summary(results: arena.ArenaResults) -> None:
     assert facts["best worst case"].startswith("76.0 % (br_drag †, sign_flip")
     assert facts["without trusted data"].startswith("21.0 % (fedavg, sign_flip")
     assert arena.summarize_arena(results).startswith("defences: 4; attacks: 2; runs: 19; not finished: 1;")
+
+
+def test_a_worst_case_needs_a_result_of_every_attack(results: arena.ArenaResults) -> None:
+    """FedAvg has 21 % under sign flip, but its failed run under ALIE may be worse: DRAG, diverged, is the best."""
+    (matrix,) = results.matrices
+    matrix = replace(matrix, entries={**matrix.entries, ("fedavg", "alie"): arena.Entry(failed={0: "boom"})})
+    assert matrix.worst_case("fedavg") is None
+    headlines = dict(arena_headlines(replace(results, matrices=(matrix,))))
+    assert headlines["without trusted data"].startswith("diverged at round 16 (drag, alie")
 
 
 def shown(matrix: arena.Matrix, width: int) -> str:
@@ -350,6 +360,6 @@ def test_a_failed_cell_has_its_reason(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "arena.json").write_text(json.dumps(plan))
     results = arena.load_arena(tmp_path)
     _, lines = format_matrix(results.matrices[0])
-    assert lines[-1] == ["fedavg", "90.0", "failed", "n/a"] and results.unfinished == 0
+    assert lines[-1] == ["fedavg", "90.0", "failed", "?"] and results.unfinished == 0
     assert missing_cells(results) == [("fedavg", "alie", "ValueError: boom (mine.py, line 3)")]
     assert "boom (mine.py, line 3)" in report.write_arena_report(tmp_path).read_text()

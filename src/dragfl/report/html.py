@@ -151,7 +151,7 @@ def compare_settings(groups: Sequence[Group]) -> tuple[list[tuple[str, str]], li
 def environment(groups: Sequence[Group]) -> list[tuple[str, str]]:
     """Versions and machine from every run.json; where runs differ, all values are listed."""
     flats = [flatten(run.info) for run in _all_runs(groups)]
-    keys = list(dict.fromkeys(key for flat in flats for key in flat if key != "seed"))
+    keys = list(dict.fromkeys(key for flat in flats for key in flat if key not in ("seed", "id")))
     pairs = [(key, list(dict.fromkeys(format_value(flat.get(key)) for flat in flats))) for key in keys]
     return [(key, " | ".join(values)) for key, values in pairs if values != [NOT_SET]]
 

@@ -8,7 +8,7 @@ A client that sent a result is **flagged** in a round when
   round. Clients with equal scores share the places that are left: two places for three of them are 2/3 of a flag each,
   the mean over random orders. Rounds without attackers do not count.
 
-A rule that logs neither flags nobody: its rates do not exist. The true attackers are in clients.jsonl only for judging.
+A rule that logs neither has no rates. The true attackers are in clients.jsonl only for judging.
 
 Scores of different rounds are often on different scales, so every attacker is compared with the honest clients of its
 own round: `above` is the fraction of them with a higher score, `tied` the fraction with the same score. The ROC curve
@@ -53,7 +53,7 @@ class Count:
 
 
 def count_flags(lines: Iterable[Mapping[str, Any]]) -> dict[int, Count]:
-    """Client -> its counts, from the lines of `clients.jsonl`; empty if the rule has no notion of flagging."""
+    """Client -> its counts, from the lines of `clients.jsonl`; empty if the rule logs neither column."""
     counts: dict[int, Count] = {}
     for line in lines:
         for client, attacker, flagged in _flags(line):

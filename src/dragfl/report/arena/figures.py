@@ -52,7 +52,7 @@ def _draw_accuracy(matrix: Matrix, suffix: str) -> Drawing:
         entries = [matrix.entries[defence, attack] for attack in (*attacks, worst or WITHOUT_ATTACK)]
         cells = [Cell(entry.value, format_entry(entry, std=False)) for entry in entries]
         if worst is None:
-            cells[-1] = Cell(None, "—")
+            cells[-1] = Cell(None, "?")
         else:
             cells[attacks.index(worst)] = replace(cells[-1], framed=True)
         rows[defence] = cells
@@ -75,9 +75,10 @@ def _draw_accuracy_drop(matrix: Matrix, suffix: str) -> Drawing | None:
             entry, drop = matrix.entries[defence, attack], matrix.accuracy_drop(defence, attack)
             mark = " ×" if entry.diverged_at else ""
             cells.append(Cell(drop, _text_without_value(entry) if drop is None else _format_points(drop) + mark))
-        largest = max((cell.value for cell in cells if cell.value is not None), default=None)
-        rows[defence] = [*cells, Cell(largest, "—" if largest is None else _format_points(largest))]
-    top = max((cells[-1].value for cells in rows.values() if cells[-1].value is not None), default=None)
+        known = [cell.value for cell in cells if cell.value is not None]
+        largest = max(known) if len(known) == len(cells) else None
+        rows[defence] = [*cells, Cell(largest, "?" if largest is None else _format_points(largest))]
+    top = max((c.value for cells in rows.values() for c in cells if c.value is not None), default=None)
     if top is None:
         return None
     columns = [*map(attack_label, matrix.attacks), "largest"]

@@ -82,7 +82,7 @@ def _describe_accuracy(entry: Entry) -> Numbers | None:
 
 
 def describe_detection(entry: Entry) -> Numbers | None:
-    """Rates and AUC over all clients and rounds, and the counts of each client; None without a notion of flagging."""
+    """Rates and AUC over all clients and rounds, and the counts of each client; None if the rule flags by no column."""
     if entry.flagged_by is None:
         return None
     rows = [(seed, client, count) for seed, counts in entry.flags.items() for client, count in counts.items()]

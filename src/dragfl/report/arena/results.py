@@ -19,8 +19,8 @@ from dragfl.report.tables import judged_accuracies
 from dragfl.runs.directory import SPEC, Run, load_run
 
 MANIFEST = "arena.json"
-WITHOUT_ATTACK = "none"  # the attack name of the runs without attackers
 CONTROL = "root_only"  # the defence that ignores the clients
+WITHOUT_ATTACK = "none"  # the attack name of the runs without attackers
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Entry:
 
     @cached_property
     def flagged_by(self) -> str | None:
-        """The column of clients.jsonl by which clients are flagged; None if the rule has no notion of it."""
+        """The column of clients.jsonl by which clients are flagged; None if the rule logs neither."""
         return flagged_by(line for run in self.runs for line in run.clients)
 
     @cached_property
@@ -129,10 +129,10 @@ class Matrix:
         return f"{self.attackers}, {self.partition}"
 
     def worst_case(self, defence: str) -> tuple[float, str] | None:
-        """The lowest accuracy of this defence and the attack, or None without a finished run under attack."""
+        """The lowest accuracy of this defence and the attack; None if an attack has no result, which may be worse."""
         values = [(self.entries[defence, attack].value, attack) for attack in self.attacks]
         known = [(value, attack) for value, attack in values if value is not None]
-        return min(known, key=lambda case: case[0], default=None)
+        return min(known, key=lambda case: case[0]) if len(known) == len(values) else None
 
     def clients_add(self) -> ClientsAdd | None:
         """What the clients add to the root data, in the worst case; None without `root_only` or another such rule."""
@@ -174,18 +174,15 @@ class ArenaResults:
 
     def seconds_per_round(self, defence: str) -> float | None:
         """Median seconds of a round without evaluation, over all runs of this defence; None if runs overlapped."""
-        known = (
-            []
-            if self.no_times
-            else [
-                float(line["seconds"]) - float(line.get("evaluation_seconds", 0.0))
-                for name, _, entry in self.entries
-                for run in entry.runs
-                for line in run.timing
-                if name == defence and "seconds" in line
-            ]
-        )
-        return median(known) if known else None
+        known = [
+            float(line["seconds"]) - float(line.get("evaluation_seconds", 0.0))
+            for name, _, entry in self.entries
+            if name == defence
+            for run in entry.runs
+            for line in run.timing
+            if "seconds" in line
+        ]
+        return median(known) if known and not self.no_times else None
 
 
 def load_arena(folder: str | Path) -> ArenaResults:

@@ -22,6 +22,7 @@ MARKS = {
     "×": "at least one seed diverged and counts as chance level (1 / classes)",
     "‡": f"in more than {100 * OFTEN:g} % of rounds a cohort has more attackers than f of the defence",
     "n/a": "cannot be run, for the reason on the page",
+    "?": "not known, because an attack has no result",
     "failed": "the run raised an error, which is on the page",
     "§": "at least one seed failed and is left out",
     "…": "not finished",
@@ -144,7 +145,7 @@ def format_matrix(matrix: Matrix, *, std: bool = True) -> tuple[list[str], list[
     for defence in matrix.defences:
         worst = matrix.worst_case(defence)
         cells = [format_entry(matrix.entries[defence, attack], std=std) for attack in (WITHOUT_ATTACK, *matrix.attacks)]
-        last = "n/a" if worst is None else format_entry(matrix.entries[defence, worst[1]], std=std)
+        last = "?" if worst is None else format_entry(matrix.entries[defence, worst[1]], std=std)
         lines.append([defence_label(matrix, defence), *cells, last])
     return columns, lines
 
@@ -158,7 +159,7 @@ def format_detection(matrix: Matrix) -> tuple[list[str], list[list[str]]]:
 
 
 def _format_rates(entry: Entry) -> str:
-    """`98 / 1`, in the next line `0.99`; n/a for a rule that flags nobody."""
+    """`98 / 1`, in the next line `0.99`; n/a for a rule without scores."""
     if entry.accuracy is None:
         return format_entry(entry)
     if entry.flagged_by is None:
@@ -208,7 +209,7 @@ def _rich_table(columns: Sequence[str], lines: Sequence[Sequence[str]], shown: S
         style = "bold" if columns[j] == "worst" else ""
         table.add_column(wrap_label(columns[j]), justify="right" if j else "left", style=style, no_wrap=True)
     for line in lines:
-        table.add_row(*(escape(line[j]) for j in shown), style="dim" if line[-1] == "n/a" else "")
+        table.add_row(*(escape(line[j]) for j in shown), style="dim" if line[-1] == "?" else "")
     return table
 
 
