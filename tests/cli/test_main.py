@@ -130,6 +130,7 @@ def test_doctor(capsys: Capture) -> None:
     printed = capsys.readouterr().out
     assert f"dragfl {dragfl.__version__}" in printed
     assert "three rounds of DRAG on digits: accuracy 0." in printed
+    assert all(f"\n{extra} " in printed for extra in ("scikit-learn", "ray", "tensorboard", "mlflow", "wandb"))
     assert printed.endswith("OK\n")
 
 

@@ -10,7 +10,13 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 
 REQUIRED = ("dragfl", "torch", "numpy", "safetensors", "msgspec", "rich")
-OPTIONAL = {"matplotlib": "'dragfl[report]'", "jinja2": "'dragfl[report]'", "pandas": "pandas"}
+OPTIONAL = {  # package -> what pip installs
+    "matplotlib": "'dragfl[report]'",
+    "jinja2": "'dragfl[report]'",
+    "pandas": "pandas",
+    "scikit-learn": "'dragfl[robust]'",
+    "ray": "'dragfl[ray]'",
+}
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -23,13 +29,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from dragfl.runs.trackers import TRACKERS
+
     print(f"python {platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores")
-    for package in (*REQUIRED, *OPTIONAL):
+    optional = OPTIONAL | {tracker: f"'dragfl[{tracker}]'" for tracker in TRACKERS}
+    for package in (*REQUIRED, *optional):
         try:
             print(f"{package} {version(package)}")
         except PackageNotFoundError:
-            kind = "optional" if package in OPTIONAL else "required"
-            print(f"{package} not installed ({kind}: pip install {OPTIONAL.get(package, package)})")
+            kind = "optional" if package in optional else "required"
+            print(f"{package} not installed ({kind}: pip install {optional.get(package, package)})")
     print(f"free disk space here: {shutil.disk_usage('.').free / 1e9:.1f} GB")
 
     import torch

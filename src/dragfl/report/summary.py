@@ -16,7 +16,7 @@ from dragfl.report.tables import Row, summarize_groups
 
 @dataclass(frozen=True)
 class Summary:
-    """The groups of runs, one row for each, what was found and left out, and the comparisons that were asked for."""
+    """The groups of runs, one row for each, what was found and left out, and the comparisons."""
 
     groups: list[Group]
     rows: list[Row]

@@ -58,6 +58,7 @@ def run(
     it replaces the run in the directory, whatever it is.
     `log` names trackers that get every round: "tensorboard", "mlflow", "wandb", or several of them.
     """
+    trackers = check_trackers(log)
     experiment = as_experiment(experiment)
     folder = Path(out) if out is not None else Path("runs") / experiment.name
     existing = find_run(folder)
@@ -69,7 +70,6 @@ def run(
         if not folder.is_dir() or {path.name for path in folder.iterdir()} - BEFORE_SPEC:
             raise SpecError(f"{folder}: exists and is not a run directory; choose another folder")
         refuse_if_locked(folder)
-    trackers = check_trackers(log)
     simulation = Simulation(experiment, folder)
     create_folder(folder)
     with lock_folder(folder):
@@ -122,6 +122,7 @@ def resume(
     """
     existing = load_run(path)
     folder = existing.path
+    trackers = check_trackers(log, None if existing.complete else folder)
     if existing.complete:
         return existing if experiment is None else _finished_run(experiment, existing) or existing
     refuse_if_locked(folder)
@@ -130,7 +131,6 @@ def resume(
     else:
         check_same_experiment(experiment, existing)
         experiment = _with_stored_settings(experiment, existing)
-    trackers = check_trackers(log, folder)
     with lock_folder(folder):
         if load_run(folder).complete:  # by another process in the meantime
             return existing
@@ -213,7 +213,7 @@ def _with_stored_settings(experiment: Experiment, existing: Run) -> Experiment:
 def _run_rounds(
     simulation: Simulation, folder: Path, on_record: OnRecord, should_stop: Callable[[], bool], log: Sequence[str]
 ) -> Run:
-    """Run and log the remaining rounds; checkpoint periodically, at the end and when asked to stop."""
+    """Run and log the remaining rounds; checkpoint periodically, at the end and on an interrupt."""
     keep_freed_memory()
     draw = partial(draw_figures, simulation)
     with simulation, RoundLogs(folder) as logs, Trackers(log, folder, draw) as trackers:

@@ -36,7 +36,7 @@ from dragfl.runs.trackers import Names, check_trackers
 from dragfl.runs.tuning_plan import BEST_BY, Tuned, final_seeds, plan_final, plan_tuning, select_values
 from dragfl.types import OnRecord
 
-POLL_S = 0.2  # how often `should_stop` is asked
+POLL_S = 0.2  # how often `should_stop` is called
 Failure = tuple[str, int]  # the reason why a run failed, and the exit code
 
 
@@ -223,7 +223,7 @@ def _run_in_processes(
 ) -> None:
     """Each process has one run at a time, and one thread. A lost process is replaced and its run resumed.
 
-    After an error of the processes themselves, or when asked to stop, the runs write a checkpoint and stop. Then that
+    After an error of the processes themselves, or on an interrupt, the runs write a checkpoint and stop. Then that
     error is raised, or `Interrupted`.
     """
     runs: dict[Task, PlannedRun] = {}

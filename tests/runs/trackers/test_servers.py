@@ -103,7 +103,7 @@ def python(package: str, code: str, *arguments: str, cwd: Path) -> str:
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
-    assert "goes on without it" not in done.stderr
+    assert "continues without it" not in done.stderr
     return done.stdout
 
 
@@ -147,4 +147,4 @@ import dragfl
 assert dragfl.run("x.toml", "r", log="mlflow").finished
 """
     python("mlflow", code, cwd=tmp_path)
-    assert (tmp_path / "log.txt").read_text().count("the run goes on without it") == 1
+    assert (tmp_path / "log.txt").read_text().count("the run continues without it") == 1

@@ -107,6 +107,7 @@ def test_the_sweep_command_logs(digits_toml: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_the_arena_logs(digits_toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragfl.report.write_arena_report", lambda folder: folder)
     monkeypatch.chdir(digits_toml.parent)
     words = ["rounds=1", "--defences", "fedavg", "--attacks", "sign_flip", "--out", "a", "--log", "tensorboard"]
     assert main(["arena", str(digits_toml), *words, "--quiet", "--jobs", "1"]) == 0
@@ -125,7 +126,7 @@ def test_a_failure_in_the_middle_does_not_stop_the_run(
         run = dragfl.run(experiment(), tmp_path / "r", log="tensorboard")
     assert run.finished and len(run.metrics) == 3
     assert [record.getMessage() for record in caplog.records] == [
-        "tensorboard: OSError: [Errno 28] No space left on device; the run goes on without it"
+        "tensorboard: OSError: [Errno 28] No space left on device; the run continues without it"
     ]
 
 
@@ -140,7 +141,7 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_run(
 
     monkeypatch.setattr(Trackers, "__enter__", block)
     assert dragfl.run(experiment(), tmp_path / "r", log="tensorboard").finished
-    assert len(caplog.records) == 1 and "the run goes on without it" in caplog.text
+    assert len(caplog.records) == 1 and "the run continues without it" in caplog.text
 
 
 def test_unknown_and_missing_trackers_are_refused_before_the_run(
@@ -152,6 +153,16 @@ def test_unknown_and_missing_trackers_are_refused_before_the_run(
     with pytest.raises(SpecError, match=r"mlflow is not installed; pip install 'dragfl\[mlflow\]'"):
         dragfl.run(experiment(), tmp_path / "r", log="mlflow")
     assert not (tmp_path / "r").exists()
+
+
+def test_a_finished_run_refuses_an_unknown_tracker_too(experiment: Load, tmp_path: Path) -> None:
+    dragfl.run(experiment(), tmp_path / "r")
+    for again in (
+        lambda: dragfl.run(experiment(), tmp_path / "r", log="x"),
+        lambda: dragfl.resume(tmp_path / "r", log="x"),
+    ):
+        with pytest.raises(SpecError, match="--log: unknown tracker 'x'"):
+            again()
 
 
 def test_a_run_that_is_logged_elsewhere_names_the_file(

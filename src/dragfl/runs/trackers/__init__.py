@@ -1,8 +1,7 @@
 """Experiment trackers: the metrics, settings and figures of a run in TensorBoard, MLflow or Weights & Biases.
 
-A tracker is told the rounds of `metrics.jsonl` under the same names. When a run is resumed, it continues its tracker
-run, and gets from the logs the rounds that it does not have. A tracker that fails is left with a warning; the run
-goes on.
+A tracker gets the numbers of `metrics.jsonl` under the same names. A resumed run continues its tracker run, which gets
+the missing rounds from the logs. A tracker that fails is closed with a warning, and the run continues.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Tracker(Protocol):
 
 
 def check_trackers(names: Names, folder: Path | None = None) -> tuple[str, ...]:
-    """The trackers asked for and those that the run in `folder` has; `SpecError` if one is unknown or not installed."""
+    """The given trackers and those that the run in `folder` has; `SpecError` if one is unknown or not installed."""
     given = (names,) if isinstance(names, str) else tuple(names)
     stored = _stored(folder) if folder is not None else {}
     for name in given:
@@ -109,10 +108,10 @@ class Trackers(AbstractContextManager["Trackers"]):
     def _try(self, name: str, action: Callable[[], object]) -> None:
         try:
             action()
-        except Exception as error:  # of somebody else's package, disk or server: the run is worth more
+        except Exception as error:  # a failure of another package, disk or server must not stop the run
             self._open.pop(name, None)
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            log.warning("%s: %s; the run goes on without it", name, reason)
+            log.warning("%s: %s; the run continues without it", name, reason)
 
 
 def _log_round(tracker: Tracker, round: int, metrics: Mapping[str, Any], timing: Mapping[str, Any]) -> None:

@@ -23,11 +23,11 @@ class TensorBoard:
 
     next_round = 1
 
-    def __init__(self, run: Run, *, again: bool) -> None:
+    def __init__(self, run: Run, stored: Mapping[str, Any] | None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self.identity: Mapping[str, Any] = {"folder": FOLDER}
-        self._writer: Any = SummaryWriter(str(run.path / FOLDER), purge_step=1 if again else None)
+        self._writer: Any = SummaryWriter(str(run.path / FOLDER), purge_step=None if stored is None else 1)
 
     def settings(self, run: Run) -> None:
         from torch.utils.tensorboard.summary import hparams
@@ -47,5 +47,4 @@ class TensorBoard:
         self._writer.close()
 
 
-def opened(run: Run, stored: Mapping[str, Any] | None) -> TensorBoard:
-    return TensorBoard(run, again=stored is not None)
+opened = TensorBoard

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class WandB:
-    """A W&B run whose steps are rounds. A resumed run has the id of the first one and goes on after the last step that
-    the server has; offline no step is known, so the new offline run has all rounds."""
+    """A W&B run whose steps are rounds. A resumed run has the id of the first one and continues after the last step
+    of the server; offline no step is known, so the new offline run has all rounds."""
 
     def __init__(self, run: Run, stored: Mapping[str, Any] | None) -> None:
         import wandb
@@ -52,5 +52,4 @@ class WandB:
         self._run.finish(exit_code=0 if status == "finished" else 1)
 
 
-def opened(run: Run, stored: Mapping[str, Any] | None) -> WandB:
-    return WandB(run, stored)
+opened = WandB
