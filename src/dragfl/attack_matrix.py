@@ -24,7 +24,7 @@ from typing import Any
 from dragfl import atomic
 from dragfl.errors import RunsFailed
 from dragfl.report.arena.numbers import describe_results
-from dragfl.report.arena.results import collect_results
+from dragfl.report.arena.results import MANIFEST, collect_results
 from dragfl.runs.arena_plan import Arena, Cell, Tables, plan_arena
 from dragfl.runs.arena_tuning import SEED, StrengthTuning, plan_strengths
 from dragfl.runs.directory import Run, find_run, load_run
@@ -33,7 +33,6 @@ from dragfl.runs.sweep import NO_CALLBACKS, Callbacks, run_planned
 from dragfl.runs.sweep_plan import PlannedRun
 from dragfl.runs.trackers import Names, check_trackers
 
-MANIFEST = "arena.json"
 OnPlan = Callable[[Sequence[PlannedRun], Sequence[PlannedRun]], None]
 
 
@@ -59,8 +58,9 @@ def arena(
     each attack first selects its strength against each defence from N candidate runs. `fresh=True` starts over the
     runs that do not match their experiment any more, instead of refusing them.
     """
-    sides = {"partitions": partitions, "fractions": fractions, "seeds": seeds}
-    planned = plan_arena(source, defences, attacks, **sides, out=out, root_only=root_only)  # type: ignore[arg-type]
+    planned = plan_arena(
+        source, defences, attacks, partitions=partitions, fractions=fractions, seeds=seeds, out=out, root_only=root_only
+    )
     tuning = None if tune_attacks is None else plan_strengths(planned, tune_attacks)
     return run_arena(planned, callbacks, jobs=jobs, fresh=fresh, log=log, tuning=tuning)
 

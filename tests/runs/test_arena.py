@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import dragfl
-from dragfl.attack_matrix import MANIFEST
 from dragfl.attacks import ATTACKS
 from dragfl.errors import Interrupted, PartError, RunsFailed
+from dragfl.report.arena.results import MANIFEST
 from dragfl.runs import sweep
 from dragfl.runs.sweep import Callbacks
 from dragfl.types import NoState, RoundContext, Updates, View, no_state

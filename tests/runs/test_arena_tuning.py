@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dragfl
-from dragfl.attack_matrix import MANIFEST
 from dragfl.attacks import ATTACKS
 from dragfl.errors import Interrupted, RunsFailed, SpecError
+from dragfl.report.arena.results import MANIFEST
 from dragfl.runs.arena_plan import plan_arena
 from dragfl.runs.arena_tuning import plan_strengths, strength_values
 from dragfl.runs.sweep import Callbacks

@@ -109,10 +109,10 @@ def _print_results(folder: Path, args: argparse.Namespace) -> None:
     """The matrices and the path of the page; with --json the content of arena.json."""
     from rich.console import Console
 
-    from dragfl.attack_matrix import MANIFEST
     from dragfl.cli.output import print_report
     from dragfl.report import write_arena_report
     from dragfl.report.arena import load_arena, rich_tables, summarize_arena
+    from dragfl.report.arena.results import MANIFEST
 
     if args.json:
         with redirect_stdout(sys.stderr):

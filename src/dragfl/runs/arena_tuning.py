@@ -73,11 +73,11 @@ def plan_strengths(arena: Arena, budget: int) -> list[StrengthTuning]:
         raise SpecError(f"arena: tune_attacks {budget!r}; give the number of candidates of each attack, at least 2")
     if SEED in arena.seeds:
         raise SpecError(f"arena: seed {SEED} is reserved for tuning; use other seeds for the reported runs")
-    groups: dict[CellKey, list[Cell]] = {}
+    groups: dict[CellKey, tuple[Strength, list[Cell]]] = {}
     for cell in arena.cells:
-        if cell.planned is not None and cell.defence != CONTROL and _strength(cell) is not None:
-            groups.setdefault(cell.key, []).append(cell)
-    return [_plan_candidates(arena, cells, budget) for cells in groups.values()]
+        if cell.planned is not None and cell.defence != CONTROL and (strength := _strength(cell)):
+            groups.setdefault(cell.key, (strength, []))[1].append(cell)
+    return [_plan_candidates(arena, cells, strength, budget) for strength, cells in groups.values()]
 
 
 def strength_values(default: Any, low: float, high: float, n: int) -> list[Any]:
@@ -95,10 +95,9 @@ def strength_values(default: Any, low: float, high: float, n: int) -> list[Any]:
     return [*values[:nearest], default, *values[nearest + 1 :]]
 
 
-def _plan_candidates(arena: Arena, cells: list[Cell], budget: int) -> StrengthTuning:
-    first = cells[0]
+def _plan_candidates(arena: Arena, cells: list[Cell], strength: Strength, budget: int) -> StrengthTuning:
+    first, (setting, low, high) = cells[0], strength
     experiment = _planned(first).experiment
-    setting, low, high = _strength(first) or ("", 0.0, 0.0)
     candidates = strength_values(_settings(experiment.attack)[setting], low, high, budget)
     evaluation = replace(experiment.evaluation, validation=experiment.evaluation.validation or VALIDATION)
     planned = []
