@@ -343,3 +343,8 @@ PINNED_IID = [3, 1, 11, 6]
 PINNED_DIRICHLET_CLASS = [4]
 PINNED_DIRICHLET = [1, 4, 7, 10]
 PINNED_RESAMPLED = [2, 4, 8, 0]
+
+
+def test_indices_that_are_no_whole_numbers_are_refused() -> None:
+    with pytest.raises(DataError, match="part 1 has float64 indices; give whole numbers"):
+        Split.from_parts([np.array([0, 1]), np.array([2.5])])  # type: ignore[list-item]

@@ -49,6 +49,9 @@ class Split:
     @staticmethod
     def from_parts(parts: Sequence[NDArray[np.int64]]) -> Split:
         """Part m goes to client m."""
+        for m, part in enumerate(parts):
+            if len(part) and (kind := np.asarray(part).dtype).kind not in "iu":
+                raise DataError(f"data.partition: part {m} has {kind} indices; give whole numbers")
         indices = np.concatenate(parts).astype(np.int64, copy=False)
         return Split(indices, np.cumsum([0, *map(len, parts)]).astype(np.int64))
 
