@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -49,8 +48,8 @@ def _frozen(leaf: object) -> object:
     if isinstance(leaf, np.ndarray):
         return leaf.dtype, leaf.shape, leaf.tobytes()
     if callable(leaf) and not hasattr(leaf, "__qualname__"):  # an object that is called, such as functools.partial
-        with suppress(Exception):  # it cannot be sent to a worker
-            return pickle.dumps(leaf)
+        with suppress(Exception):  # it does not say how it is made
+            return snapshot({"": leaf.__reduce_ex__(4)[1:]})
     return repr(leaf) if isinstance(leaf, float) else leaf
 
 
