@@ -80,7 +80,9 @@ def test_a_dry_run_lists_the_candidates_of_a_tuned_attack(toml: Path, capsys: py
     assert main([*words, "--dry-run"]) == 0
     *runs, last = capsys.readouterr().out.splitlines()
     assert [Path(run).parent.name for run in runs] == ["tuning"] * 3 + ["runs"] * 2
-    assert last == "and 1 runs with the selected strengths"
+    assert last == "and 1 final runs with the selected values"
+    assert main([*words, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"runs": runs, "final_runs": 1}
     assert main([*words[:-1], "1"]) == 2
     assert "at least 2" in capsys.readouterr().err
 

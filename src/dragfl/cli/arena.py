@@ -52,6 +52,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from dragfl.cli.output import print_plan
     from dragfl.runs.arena_plan import DEFAULT_ATTACKS, default_defences, plan_arena
     from dragfl.runs.arena_tuning import plan_strengths
     from dragfl.runs.sweep_plan import parse_values
@@ -72,11 +73,7 @@ def run(args: argparse.Namespace) -> int:
     trials = [p for part in tuning or () for p in part.planned]
     if args.dry_run:
         later = [p for part in tuning or () for p in part.later]
-        for p in [*trials, *(p for p in arena.planned if p not in later)]:
-            print(p.folder)
-        if later:
-            print(f"and {len(later)} runs with the selected strengths")
-        return 0
+        return print_plan([*trials, *(p for p in arena.planned if p not in later)], len(later), as_json=args.json)
 
     from dragfl.attack_matrix import run_arena
     from dragfl.cli.interrupt import catch_interrupts

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dragfl.errors import SpecError
 from dragfl.runs.directory import Run
+from dragfl.runs.sweep_plan import PlannedRun
 
 
 def print_result(run: Run, args: argparse.Namespace, *, already_done: bool = False) -> int:
@@ -36,6 +37,16 @@ def describe_result(run: Run) -> str:
         when = f"first reached in round {reached}" if reached else f"not reached in {result['rounds']} rounds"
         parts.append(f"target {target:g} {when}")
     return ", ".join(parts)
+
+
+def print_plan(planned: Iterable[PlannedRun], final: int, *, as_json: bool) -> int:
+    """The run directories of a dry run; `final` runs have directories that depend on the values that tuning selects."""
+    folders = [str(p.folder) for p in planned]
+    if as_json:
+        print(json.dumps({"runs": folders, "final_runs": final}))
+        return 0
+    print("\n".join([*folders, *([f"and {final} final runs with the selected values"] if final else [])]))
+    return 0
 
 
 def print_report(write_report: Callable[[], Path], *, quiet: bool = False) -> int:

@@ -57,6 +57,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from dragfl.cli.output import print_plan
     from dragfl.config.spec import read
     from dragfl.errors import SpecError
     from dragfl.runs.sweep_plan import parse_grid, plan_sweep
@@ -70,8 +71,7 @@ def run(args: argparse.Namespace) -> int:
     tuning = plan_tuning(args.experiment, grid, tune, out, best_by=args.best_by) if tune else []
     planned = [p for part in tuning for p in part.planned] or plan_sweep(args.experiment, grid, out)
     if args.dry_run:
-        _print_plan([str(p.folder) for p in planned], len(tuning) * len(final_seeds(tables, grid)), as_json=args.json)
-        return 0
+        return print_plan(planned, len(tuning) * len(final_seeds(tables, grid)), as_json=args.json)
 
     from dragfl.cli.interrupt import catch_interrupts
     from dragfl.cli.progress import SweepProgress
@@ -98,15 +98,6 @@ def run(args: argparse.Namespace) -> int:
         else:
             runs = run_planned(planned, callbacks, jobs=jobs, fresh=args.fresh, log=args.log)
     return _print_json(args, out, tuned, runs) if args.json else _print_results(args, out, tuned, runs)
-
-
-def _print_plan(folders: list[str], final: int, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"runs": folders, "final_runs": final}))
-        return
-    print("\n".join(folders))
-    if final:
-        print(f"and {final} final runs with the selected values")
 
 
 def _print_results(args: argparse.Namespace, out: Path, tuned: Sequence[Tuned], runs: list[Run]) -> int:
