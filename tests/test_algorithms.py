@@ -56,6 +56,20 @@ def test_labels(table: dict[str, Any], label: str) -> None:
     assert expand(table)["name"] == label
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"name": "nnm+trimmed_mean", "f": 2},
+        {"aggregate": {"name": "nnm+trimmed_mean", "f": 2}},
+        {"aggregate": {"chain": ["nnm", "trimmed_mean"], "f": 2}},
+    ],
+)
+def test_a_chain_in_one_word(table: dict[str, Any]) -> None:
+    expanded = expand(table)
+    assert expanded["aggregate"] == {"name": "chain", "chain": ["nnm", "trimmed_mean"], "f": 2}
+    assert expanded["name"] == "nnm+trimmed_mean"
+
+
 def test_expanding_twice_is_expanding_once() -> None:
     for name in PRESETS:
         once = expand({"name": name})

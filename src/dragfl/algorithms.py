@@ -80,7 +80,7 @@ PRESETS = {
 def expand(table: Mapping[str, Any]) -> dict[str, Any]:
     """An `[algorithm]` table with its three parts spelled out: {name, correction, aggregate, server}.
 
-    Given a preset's name and flat settings, or parts, or both.
+    Given a preset's name and flat settings, or parts, or both. A name such as `nnm+median` is a chain.
     """
     given = dict(table)
     name = given.pop("name", None)
@@ -91,6 +91,9 @@ def expand(table: Mapping[str, Any]) -> dict[str, Any]:
         if given:
             raise SpecError(_stray(next(iter(given)), name, parts, {}))
         return {"name": name or _label(parts), **parts}
+    if name is not None and "+" in name and "aggregate" not in parts:
+        settings = {key: given.pop(key) for key in ("f",) if key in given}
+        name, parts["aggregate"] = None, _named({"name": name, **settings})
     if name is not None and name not in PRESETS:
         raise SpecError(f"algorithm.name: unknown algorithm '{name}'{nearest(str(name), PRESETS)}")
     preset = PRESETS[name or "fedavg"]
@@ -157,8 +160,12 @@ def _chain_part(given: Any) -> Any:
 
 
 def _named(part: Any) -> Any:
-    """A table `{chain = [...], f = 4}` names its aggregate by its key."""
-    return {"name": "chain", **part} if isinstance(part, Mapping) and "chain" in part else part
+    """A table `{chain = [...], f = 4}` names its aggregate by its key; the name `nnm+median` is a chain too."""
+    table = part if isinstance(part, Mapping) else {"name": part}
+    name = table.get("name")
+    if isinstance(name, str) and "+" in name:
+        return {**table, "name": "chain", "chain": name.split("+")}
+    return {"name": "chain", **table} if "chain" in table else part
 
 
 def _label(parts: Mapping[str, Any]) -> str:

@@ -183,6 +183,7 @@ ATTACKS = ["parts_x:opposite", "parts_x:Silent", "sign_flip"]
 WORDS = {
     "aggregate": "algorithm.aggregate=" + ",".join(AGGREGATES),
     "chain": 'algorithm.aggregate={chain=["nnm","parts_x:middle"],f=1},{chain=["parts_x:Pairs","median"]}',
+    "chain in a word": "algorithm.name=nnm+parts_x:middle,parts_x:Pairs+median",
     "server step": 'algorithm.server=parts_x:Short,{name="parts_x:Short",share=0.1}',
     "correction": "algorithm.correction=parts_x:Damped",
     "algorithm": "algorithm.name=parts_x:mixed,parts_x:middle,parts_x:Short,fedavg",

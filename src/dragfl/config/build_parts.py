@@ -92,7 +92,10 @@ def make_algorithm(tables: Mapping[str, Any]) -> Algorithm:
     """The algorithm of `[algorithm]`: a preset, a composition of parts, or the user's own."""
     table = with_named_settings(tables, "algorithm")
     name = table.get("name")
-    own = ":" in name if isinstance(name, str) else isinstance(name, Algorithm) or callable(name) or _kind_of(name, {})
+    if isinstance(name, str):
+        own = ":" in name and "+" not in name  # with a plus it is a chain
+    else:
+        own = isinstance(name, Algorithm) or callable(name) or _kind_of(name, {}) is not None
     if own and not PARTS.keys() <= table.keys():  # with all parts spelled out the name is only a label
         return _own_algorithm(name, {k: v for k, v in table.items() if k != "name"})
     expanded = expand(table)

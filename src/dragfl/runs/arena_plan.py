@@ -191,8 +191,6 @@ def with_defence(tables: Tables, defence: Any) -> Tables:
     """The tables with this defence: a preset, an aggregate alone, a chain such as `nnm+trimmed_mean`, or an object."""
     if not isinstance(defence, str):
         return {**tables, "algorithm": {"name": defence}}
-    if "+" in defence:
-        return {**tables, "algorithm": {"aggregate": {"name": "chain", "chain": defence.split("+")}}}
     if defence in AGGREGATES and defence not in PRESETS:
         return {**tables, "algorithm": {"aggregate": defence}}
     return replace_values(tables, [(["algorithm", "name"], defence)])
