@@ -92,15 +92,15 @@ def test_a_run_without_a_checkpoint_begins_again(experiment: Load, tmp_path: Pat
     def broken(updates: torch.Tensor) -> torch.Tensor:
         raise ZeroDivisionError
 
-    def mended(updates: torch.Tensor) -> torch.Tensor:
+    def repaired(updates: torch.Tensor) -> torch.Tensor:
         return updates.mean(0)
 
-    mended.__name__ = mended.__qualname__ = "broken"
+    repaired.__name__ = repaired.__qualname__ = "broken"
     for number, call in enumerate((dragfl.run, lambda exp, out: dragfl.resume(out, exp))):
         with pytest.raises(DragflError, match="ZeroDivisionError"):
             dragfl.run(experiment(algorithm={"aggregate": broken}), tmp_path / f"r{number}")
-        run = call(experiment(algorithm={"aggregate": mended}), tmp_path / f"r{number}")
-        assert dragfl.run(experiment(algorithm={"aggregate": mended}), run.path).result == run.result
+        run = call(experiment(algorithm={"aggregate": repaired}), tmp_path / f"r{number}")
+        assert dragfl.run(experiment(algorithm={"aggregate": repaired}), run.path).result == run.result
 
 
 def test_fresh_replaces_the_run(experiment: Load, tmp_path: Path) -> None:
