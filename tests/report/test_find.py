@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,18 @@ def test_tuning_runs_are_read_if_they_are_asked_for(tuned: Path) -> None:
     assert len(both.runs) == 3 and both.notes() == []
     (tuned / "tuning.json").unlink()  # a folder that only has this name
     assert len(load_runs(tuned).runs) == 3
+
+
+def test_final_runs_of_an_earlier_selection_are_left_out(tuned: Path) -> None:
+    """A later call with more candidates has selected lr 0.2; the runs with lr 0.1 stay in the folder."""
+    write_run(tuned / "final/lr0.2-seed0", seed=0, rounds=2)
+    candidates = [{"name": f"lr{lr}", "values": {"clients.lr": lr}} for lr in (0.1, 0.2)]
+    table = {"tuned": [{"selected": {"clients.lr": 0.2}, "candidates": candidates}]}
+    (tuned / "tuning.json").write_text(json.dumps(table))
+    summary = report.read_summary(tuned)
+    assert names(summary) == ["lr0.2-seed0"] and summary.values()["final_runs_left_out"] == 1
+    assert summary.found.notes()[-1].startswith("1 final runs left out: tuning.json selects other values now")
+    assert names(report.read_summary(tuned / "final/lr0.1-seed0")) == ["lr0.1-seed0"]
 
 
 def test_the_tuning_runs_of_an_arena_are_left_out(tuned: Path) -> None:

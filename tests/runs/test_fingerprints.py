@@ -351,6 +351,9 @@ def test_code_replaced_in_memory(folder: Path) -> None:
     info = json.loads((run.path / "run.json").read_text())
     (run.path / "run.json").write_text(json.dumps(info | {"python": "3.9.1"}))
     assert dragfl.run(dragfl.load("x.toml", OWN[0]), "r").finished, "bytecode of another Python is not compared"
+    (run.path / "run.json").write_text(json.dumps(info | {"dragfl": "0.0.9"}))
+    with pytest.warns(DragflWarning, match=r"made with dragfl 0\.0\.9"):
+        assert dragfl.run(dragfl.load("x.toml", OWN[0]), "r").finished, "nor digests of another dragfl"
 
 
 def test_parts_in_a_chain_and_objects(experiment: Load) -> None:

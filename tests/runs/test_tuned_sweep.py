@@ -111,6 +111,7 @@ def test_from_python(tmp_path: Path) -> None:
         medians = best_values(tmp_path, algorithm)
         best = max(medians, key=lambda lr: medians[lr])
         assert tuned["selected"] == {"clients.lr": best} and len(tuned["candidates"]) == 3
+        assert [c["name"] for c in tuned["candidates"]] == [f"{algorithm}-lr{lr}" for lr in TUNE["clients.lr"]]
         assert [run.spec["clients"]["lr"] for run in own] == [best] * 2
         assert [run.spec["seed"] for run in own] == [0, 1]
         assert all("validation_accuracy" not in row for run in own for row in run.metrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -13,7 +14,7 @@ from typing import Any
 
 from dragfl.errors import DamagedRun, SpecError
 from dragfl.report.labels import flatten
-from dragfl.runs.directory import CLIENTS, INFO, METRICS, RESULT, SPEC, TIMING, TUNING, TUNING_TABLE, Run
+from dragfl.runs.directory import CLIENTS, FINAL, INFO, METRICS, RESULT, SPEC, TIMING, TUNING, TUNING_TABLE, Run
 
 RunLike = Run | Path | str
 CLASS_METRIC = "class_accuracy"  # a list, by class
@@ -38,17 +39,20 @@ class Damaged:
 
 @dataclass(frozen=True)
 class Found:
-    """The readable runs, those that cannot be read, and how many tuning runs are left out."""
+    """The readable runs, those that cannot be read, and how many of a tuned sweep are left out as no results."""
 
     runs: list[Run]
     damaged: list[Damaged]
     tuning: int = 0
+    not_selected: int = 0  # final runs with values that an earlier call had selected
 
     def notes(self) -> list[str]:
         """What is left out, a line each."""
         lines = [f"damaged, left out: {run}" for run in self.damaged]
         hint = "they are no results; to see them, give their folder"
-        return lines + ([f"{self.tuning} tuning runs left out: {hint} '{TUNING}'"] if self.tuning else [])
+        lines += [f"{self.tuning} tuning runs left out: {hint} '{TUNING}'"] if self.tuning else []
+        hint = f"{TUNING_TABLE} selects other values now; to see them, give their folders"
+        return lines + ([f"{self.not_selected} final runs left out: {hint}"] if self.not_selected else [])
 
     def warn(self) -> list[Run]:
         """The runs; a warning for each of the notes."""
@@ -71,9 +75,10 @@ def load_runs(runs: RunLike | Sequence[RunLike], *, clients: bool = True) -> Fou
     found: dict[Path, Run] = {}
     damaged: dict[Path, Damaged] = {}
     tuning: set[Path] = set()
+    not_selected: set[Path] = set()
     items = [runs] if isinstance(runs, (Run, Path, str)) else list(runs)
     for item in items:
-        for run in [item] if isinstance(item, Run) else _search(Path(item), damaged, tuning):
+        for run in [item] if isinstance(item, Run) else _search(Path(item), damaged, tuning, not_selected):
             path = run.path.resolve()
             if path in found or path in damaged:
                 continue
@@ -93,11 +98,12 @@ def load_runs(runs: RunLike | Sequence[RunLike], *, clients: bool = True) -> Fou
             f"report: no run found in {searched}; {only}, at any depth: "
             "give a folder that `dragfl run` wrote, or one that contains such folders"
         )
-    return Found(list(found.values()), list(damaged.values()), len(tuning - found.keys() - damaged.keys()))
+    left_out = (len(paths - found.keys() - damaged.keys()) for paths in (tuning, not_selected))
+    return Found(list(found.values()), list(damaged.values()), *left_out)
 
 
-def _search(path: Path, damaged: dict[Path, Damaged], tuning: set[Path]) -> list[Run]:
-    """The runs in a folder. Folders that cannot be opened are added to `damaged`, tuning runs to `tuning`."""
+def _search(path: Path, damaged: dict[Path, Damaged], tuning: set[Path], not_selected: set[Path]) -> list[Run]:
+    """The runs in a folder. Folders that cannot be opened and runs that are no results are added to the others."""
 
     def cannot_open(error: OSError) -> None:
         folder = Path(error.filename)
@@ -113,13 +119,27 @@ def _search(path: Path, damaged: dict[Path, Damaged], tuning: set[Path]) -> list
             found.append(Path(folder))
         folders[:] = [] if found == [path] else sorted(folders)  # what a run directory itself contains is its own
     below = {f for f in found if any(_holds_tuning_runs(p) for p in f.parents if path in p.parents)}
+    earlier = {f for f in found if f != path and _is_not_selected(f)}
     tuning |= {f.resolve() for f in below}
-    return [Run(f) for f in found if f not in below]
+    not_selected |= {f.resolve() for f in earlier}
+    return [Run(f) for f in found if f not in below | earlier]
 
 
 def _holds_tuning_runs(path: Path) -> bool:
     """Whether it is the folder of tuning runs of a sweep or an arena."""
     return path.name == TUNING and any((path.parent / file).is_file() for file in (TUNING_TABLE, "arena.json"))
+
+
+def _is_not_selected(run: Path) -> bool:
+    """Whether it is a final run of a tuned sweep with a candidate that is not the selected one."""
+    if run.parent.name != FINAL:
+        return False
+    try:
+        tuned = json.loads((run.parent.parent / TUNING_TABLE).read_text())["tuned"]
+        others = [c["name"] for part in tuned for c in part["candidates"] if c["values"] != part["selected"]]
+    except (OSError, ValueError, KeyError, TypeError):  # no tuned sweep, or one of version 0.1
+        return False
+    return run.name.rpartition("-seed")[0] in others
 
 
 def check_run(run: Run, *, clients: bool = True) -> None:

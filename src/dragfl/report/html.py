@@ -119,6 +119,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         "runs": len(runs),
         "damaged": len(summary.damaged),
         "tuning runs left out": summary.found.tuning,
+        "final runs left out": summary.found.not_selected,
         "unfinished": sum(len(row.unfinished) for row in rows),
         "diverged": sum(len(row.diverged) for row in rows),
     }

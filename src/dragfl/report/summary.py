@@ -32,6 +32,7 @@ class Summary:
         return report_values(self.rows) | {
             "damaged": [{"path": str(run.path), "reason": run.reason} for run in self.damaged],
             "tuning_runs_left_out": self.found.tuning,
+            "final_runs_left_out": self.found.not_selected,
             "comparisons": [plain(comparison.values()) for comparison in self.comparisons],
         }
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SPEC, INFO, RESULT = "spec.toml", "run.json", "result.json"
 METRICS, CLIENTS, TIMING = "metrics.jsonl", "clients.jsonl", "timing.jsonl"
 LOGS = (METRICS, CLIENTS, TIMING)
-TUNING, TUNING_TABLE = "tuning", "tuning.json"  # of a sweep: the folder of its tuning runs, and their scores
+TUNING, FINAL, TUNING_TABLE = "tuning", "final", "tuning.json"  # of a tuned sweep: folders of runs, and the scores
 CHECKPOINT, MODEL, LOCK = "checkpoint.json", "model.safetensors", "lock"
 
 

@@ -142,11 +142,15 @@ def _digest_file(module: str) -> str | None:
 
 
 def changes(stored: Mapping[str, Any], now: Fingerprint) -> list[str]:
-    """What differs from the run with this run.json, in words; empty if nothing does, or if it has no fingerprints."""
+    """What differs from the run with this run.json, in words; empty if nothing does, or if it has no fingerprints.
+
+    Digests of loaded code depend on the versions of Python and dragfl; with other versions only files are compared.
+    """
     before = stored.get("fingerprints")
     if not before:
         return []
-    names = {"data": "the data", "model": "the model", "weights": "the initial weights"}
+    same_digests = _minor(stored) == _minor({}) and stored.get("dragfl") == version("dragfl")
+    names = {"data": "the data", "weights": "the initial weights"} | ({"model": "the model"} if same_digests else {})
     found = [
         f"{name} (digest {before[key][:SHORT]} -> {now[key][:SHORT]})"
         for key, name in names.items()
@@ -154,15 +158,15 @@ def changes(stored: Mapping[str, Any], now: Fingerprint) -> list[str]:
     ]
     for key in dict.fromkeys([*before["code"], *now["code"]]):
         one, other = before["code"].get(key, {}), now["code"].get(key, {})
-        found += _changed_code(key, one, other, same_python=_minor(stored) == _minor({}))
+        found += _changed_code(key, one, other, same_digests=same_digests)
     return list(dict.fromkeys(found))
 
 
-def _changed_code(key: str, one: Mapping[str, Any], other: Mapping[str, Any], *, same_python: bool) -> list[str]:
+def _changed_code(key: str, one: Mapping[str, Any], other: Mapping[str, Any], *, same_digests: bool) -> list[str]:
     files = [name for name, digest in other.get("files", {}).items() if one.get("files", {}).get(name) != digest]
     if files:
         return [f"the code of {name.replace('.', '/')}.py" for name in files]
-    return [f"the code of {key}"] if same_python and one.get("loaded") != other.get("loaded") else []
+    return [f"the code of {key}"] if same_digests and one.get("loaded") != other.get("loaded") else []
 
 
 def _minor(info: Mapping[str, Any]) -> str:

@@ -16,13 +16,12 @@ from typing import Any
 from dragfl.config.overrides import replace_values
 from dragfl.config.spec import read
 from dragfl.errors import SpecError, nearest
-from dragfl.runs.directory import TUNING, load_run
-from dragfl.runs.sweep_plan import Grid, PlannedRun, plan_sweep
+from dragfl.runs.directory import FINAL, TUNING, load_run
+from dragfl.runs.sweep_plan import Grid, PlannedRun, plan_sweep, run_name
 from dragfl.runs.tuning import TUNING_SEEDS, VALIDATION, Score, best_candidate, next_value, score_run
 
 ROUNDS = "rounds"
 BEST_BY = ("validation_accuracy", "validation_loss", ROUNDS)  # what candidates can be compared by
-FINAL = "final"
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,14 @@ class Tuned:
         ]
 
     def table(self) -> dict[str, Any]:
-        """Plain values, for a file."""
+        """Plain values, for a file; `name` is that of its runs without the seed."""
         candidates = [
-            {"values": candidate, "rounds": [s.rounds for s in scores], "best": [s.best for s in scores]}
+            {
+                "name": run_name({**self.combination, **candidate}),
+                "values": candidate,
+                "rounds": [s.rounds for s in scores],
+                "best": [s.best for s in scores],
+            }
             for candidate, scores in zip(self.candidates, self.scores, strict=True)
         ]
         return {"combination": dict(self.combination), "selected": self.selected, "candidates": candidates}
