@@ -22,7 +22,7 @@ from dragfl.engine.backends.ray import ActorHandle, RayBackend, ray
 from dragfl.engine.backends.ray_worker import Array, machine_info
 from dragfl.engine.backends.supervisor import WorkerGroup
 from dragfl.engine.threads import one_thread, own_generator
-from dragfl.errors import Interrupted, SpecError
+from dragfl.errors import Interrupted, PartError, SpecError
 from tests.conftest import Load, command
 from tests.engine.backends.parts import AttackWithAttribute
 from tests.engine.backends.test_pool import PARTS, assert_equal_calls, digits
@@ -158,7 +158,7 @@ def test_an_error_in_a_worker_and_a_block_that_ends_every_worker(files: Path) ->
     """Both are raised in this process, and the round can be repeated."""
     with dragfl.simulate(on_ray(model=FRAGILE)) as simulation:
         (files / "fail").touch()
-        with pytest.raises(ValueError, match="this layer is broken") as caught:
+        with pytest.raises(PartError, match="Fragile raised ValueError: this layer is broken") as caught:
             simulation.step()
         assert "parts.py" in caught.value.__notes__[0]
         (files / "fail").unlink()
