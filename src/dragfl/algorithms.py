@@ -86,14 +86,14 @@ def expand(table: Mapping[str, Any]) -> dict[str, Any]:
     name = given.pop("name", None)
     if name is not None and not isinstance(name, str):
         raise SpecError(f"algorithm.name: {name!r} is no name; give one of {', '.join(PRESETS)}")
-    parts = {part: _named(given.pop(part)) for part in PARTS if part in given}
+    parts = {part: as_chain(given.pop(part)) for part in PARTS if part in given}
     if len(parts) == len(PARTS):  # an expanded table: the name is only a label
         if given:
             raise SpecError(_stray(next(iter(given)), name, parts, {}))
         return {"name": name or _label(parts), **parts}
     if name is not None and "+" in name and "aggregate" not in parts:
         settings = {key: given.pop(key) for key in ("f",) if key in given}
-        name, parts["aggregate"] = None, _named({"name": name, **settings})
+        name, parts["aggregate"] = None, as_chain({"name": name, **settings})
     if name is not None and name not in PRESETS:
         raise SpecError(f"algorithm.name: unknown algorithm '{name}'{nearest(str(name), PRESETS)}")
     preset = PRESETS[name or "fedavg"]
@@ -159,8 +159,8 @@ def _chain_part(given: Any) -> Any:
     return kind(**table)
 
 
-def _named(part: Any) -> Any:
-    """A table `{chain = [...], f = 4}` names its aggregate by its key; the name `nnm+median` is a chain too."""
+def as_chain(part: Any) -> Any:
+    """The table of a chain for `{chain = [...], f = 4}` and for the name `nnm+median`; any other part as it is."""
     table = part if isinstance(part, Mapping) else {"name": part}
     name = table.get("name")
     if isinstance(name, str) and "+" in name:

@@ -40,13 +40,13 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"part": args.part, "kind": kind, "passed": not broken, "findings": rows}))
         return 2 if broken else 0
     width = max(len(finding.name) for finding in found)
-    room = max(80, shutil.get_terminal_size().columns) - width - 10
+    letters = max(80, shutil.get_terminal_size().columns) - width - 10
     print(f"{args.part}: {kind}")
     for finding in found:
         word = {True: "ok", False: "FAIL", None: "-"}[finding.holds]
         if not finding.required:
             word = {True: "yes", False: "no", None: "-"}[finding.holds]
-        text = textwrap.shorten(finding.text, room, placeholder=" ...") if finding.holds else finding.text
+        text = textwrap.shorten(finding.text, letters, placeholder=" ...") if finding.holds else finding.text
         print(f"  {word:<4}  {finding.name:<{width}}  {text}")
     required = sum(finding.required for finding in found)
     print(f"{required - broken} of {required} contracts hold; yes and no are information")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dragfl.aggregates.function import function_rule
 from dragfl.aggregates.robust import Chain
-from dragfl.algorithms import CHAIN_PARTS, PARTS, PRESETS, chain, describe_chain, expand
+from dragfl.algorithms import CHAIN_PARTS, PARTS, PRESETS, as_chain, chain, describe_chain, expand
 from dragfl.attacks import ATTACKS
 from dragfl.attacks.function import function_attack
 from dragfl.config.check_parts import check_words, needs_of
@@ -120,6 +120,7 @@ def _as_written(message: str, table: Mapping[str, Any], own: Mapping[str, Any]) 
 def make_part(part: str, given: Any, where: str = "") -> Any:
     """A correction, aggregate or server step; the names in a chain become the parts they stand for."""
     where = where or f"algorithm.{part}"
+    given = as_chain(given)
     if isinstance(given, Mapping) and given.get("name") == "chain" and "chain" in given:
         table = convert(f"algorithm.{part}", {k: v for k, v in given.items() if k != "name"}, ChainTable)
         links = enumerate(table.chain)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CELL = 16  # letters of a cell before it is broken into lines
 TEXT = ("run", "seed")
-# Columns are shown in this order, while there is room for them and so many letters of a label.
+# Columns are shown in this order, as long as they fit and leave this many letters for a label.
 FIRST, NARROW = ("final accuracy", "rounds to", "best accuracy", "seed"), 12
 THEN, WIDE = ("rounds", "final 95 %", "client", "bytes up", "bytes down", "seconds to", "bytes to"), 30
 

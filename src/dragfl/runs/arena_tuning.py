@@ -48,7 +48,7 @@ class StrengthTuning:
         return [_planned(cell) for cell in self.cells]
 
     def select(self) -> Mapping[str, Any]:
-        """The candidate that hurts most, from the finished runs, as `arena.json` has it; of equal ones the default."""
+        """The candidate with the lowest accuracy, as `arena.json` has it; of equal ones the default."""
         found = [_last_accuracy(load_run(p.folder)) for p in self.planned]
         default = _settings(_planned(self.cells[0]).experiment.attack)[self.setting]
         candidates = zip(found, self.candidates, strict=True)

@@ -91,8 +91,6 @@ def findings(part: Any, kind: str, settings: dict[str, Any], shape: tuple[int, .
     if not isinstance(table, dict) and settings:
         raise SpecError(f"check: {name_of(part)} is an object, so it takes no settings; got {settings!r}")
     if kind == "aggregate":
-        if isinstance(part, str) and "+" in part:
-            table = {"name": "chain", "chain": part.split("+"), **settings}
         return list(aggregate_findings(make_part("aggregate", table, where="check")))
     if kind == "correction":
         return list(contract_findings(make_part("correction", table, where="check"), kind))
