@@ -129,3 +129,9 @@ def test_torch_is_not_imported(module: str) -> None:
 
 def test_the_page_fits_two_screens() -> None:
     assert len((ROOT / "docs" / "architecture.md").read_text().splitlines()) <= 110
+
+
+def test_only_the_package_flower_imports_flwr() -> None:
+    pattern = re.compile(r"^\s*(?:import|from) flwr\b", re.MULTILINE)
+    found = {module for module, path in files().items() if pattern.search(path.read_text())}
+    assert all(module.startswith("dragfl.flower") for module in found), sorted(found)

@@ -1,0 +1,42 @@
+"""dragfl on Flower: strategies for existing Flower apps, and dragfl's own client and server.
+
+The only package that imports flwr. Its public names are imported at first use.
+"""
+
+from __future__ import annotations
+
+import warnings
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from dragfl.errors import DragflWarning, SpecError
+
+TESTED = ("1.41", "1.42")  # minor versions of flwr that this version of dragfl was tested with
+
+_HOME: dict[str, str] = {}
+__all__: list[str] = []
+
+
+def _check_version() -> None:
+    """Raise if flwr is not installed; warn if its version was not tested."""
+    try:
+        installed = version("flwr")
+    except PackageNotFoundError:
+        raise SpecError("dragfl.flower: flwr is not installed; install it with: pip install 'dragfl[flower]'") from None
+    if ".".join(installed.split(".")[:2]) not in TESTED:
+        tested = " and ".join(TESTED)
+        warnings.warn(f"flwr {installed}: not tested with this version of dragfl ({tested} were)", DragflWarning, 2)
+
+
+_check_version()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'dragfl.flower' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__
