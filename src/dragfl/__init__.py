@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from dragfl.config.spec import Experiment, load
     from dragfl.data import partitions
     from dragfl.data.dataset import Dataset
+    from dragfl.executors import resume, run
     from dragfl.report.frame import frame
     from dragfl.runs.directory import Run, load_run
-    from dragfl.runs.loop import resume, run
     from dragfl.runs.simulation import simulate
     from dragfl.runs.sweep import Callbacks, sweep
     from dragfl.types import Algorithm, RoundRecord, Updates
@@ -35,8 +35,8 @@ _HOME = {
     "frame": "dragfl.report.frame",
     "load": "dragfl.config.spec",
     "load_run": "dragfl.runs.directory",
-    "resume": "dragfl.runs.loop",
-    "run": "dragfl.runs.loop",
+    "resume": "dragfl.executors",
+    "run": "dragfl.executors",
     "simulate": "dragfl.runs.simulation",
     "sweep": "dragfl.runs.sweep",
 }

@@ -6,7 +6,7 @@ This is the only module that knows both the spec (`config`) and the engine.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from dragfl.engine.backends.pool import PoolBackend
 from dragfl.engine.backends.ray import RayBackend, require_ray
 from dragfl.engine.calls import model_errors
 from dragfl.engine.client import LocalTrainer, LocalWork
-from dragfl.engine.client_store import open_store
+from dragfl.engine.client_store import ClientStore, open_store
 from dragfl.engine.iterate import Iterate
 from dragfl.engine.simulator import RootData, Worker
 from dragfl.engine.state import Federation
@@ -60,12 +60,25 @@ ROUND_WORK = 1e8
 PIECE_WORK = 2e8  # clients are handed to workers in pieces of some milliseconds, to save messages
 
 
-def build_federation(experiment: Experiment, folder: Path | None = None) -> tuple[Experiment, Federation]:
-    """(the experiment with every default resolved, its federation). Large client states go to `folder`."""
+Connect = Callable[[Experiment, Worker], tuple[Backend, ClientStore]]  # to clients outside the simulator
+
+
+def build_federation(
+    experiment: Experiment, folder: Path | None = None, connect: Connect | None = None
+) -> tuple[Experiment, Federation]:
+    """(the experiment with every default resolved, its federation). Large client states go to `folder`.
+
+    `connect` supplies the backend and the store of clients that are not simulated.
+    """
     experiment, worker = build_worker(experiment)
     model, info, state = worker.local.loop.model, worker.info, experiment.state
     evaluation = experiment.evaluation
-    fields = experiment.algorithm.correction.fields
+    if connect is None:
+        fields = experiment.algorithm.correction.fields
+        backend = select_backend(experiment, worker)
+        store = open_store(fields, info, state.memory_mb, state.on_missing, folder)
+    else:
+        backend, store = connect(experiment, worker)
     federation = Federation(
         info=info,
         algorithm=experiment.algorithm,
@@ -78,11 +91,12 @@ def build_federation(experiment: Experiment, folder: Path | None = None) -> tupl
         initial=model.w.clone(),
         initial_buffers=model.b.clone() if len(model.b) else None,
         worker=worker,
-        backend=select_backend(experiment, worker),
-        store=open_store(fields, info, state.memory_mb, state.on_missing, folder),
+        backend=backend,
+        store=store,
         iterate=Iterate(evaluation.iterate, evaluation.window, evaluation.decay),
         momentum=experiment.clients.momentum,
         availability=experiment.clients.availability,
+        min_replies=experiment.flower.min_replies,
     )
     return experiment, federation
 
@@ -148,6 +162,10 @@ def build_adversary(experiment: Experiment) -> Adversary | None:
 
 def select_backend(experiment: Experiment, worker: Worker) -> Backend:
     """Where clients train: this process, worker processes, or a Ray cluster. It affects only the time a run takes."""
+    if experiment.engine.executor == "flower":
+        raise SpecError(
+            "engine.executor: 'flower' runs one experiment, with `dragfl run` or dragfl.run; use 'local' or 'ray' here"
+        )
     if experiment.engine.executor == "ray":
         return _ray_backend(experiment, worker)
     requested, work, cohort = experiment.engine.workers, client_work(worker), worker.info.per_round

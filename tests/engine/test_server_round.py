@@ -198,3 +198,27 @@ def test_a_server_state_that_overflows_is_a_divergence(experiment: Load) -> None
     """FedAdam's v would be infinite while the model stays finite: that coordinate would never move again."""
     with pytest.raises(Diverged, match="v of the server is not finite"):
         list(dragfl.simulate(experiment(algorithm={"aggregate": HugeStep(), "server": {"name": "adam"}})))
+
+
+def test_a_round_with_too_few_usable_results_leaves_the_model_as_it_is(experiment: Load) -> None:
+    """One of six clients per round; two replies are required, so no round moves the model."""
+    tables = {"clients": {"per_round": 1}, "flower": {"min_replies": 2}}
+    simulation = dragfl.simulate(experiment(rounds=2, algorithm={"name": "scaffold"}, **tables))
+    before = simulation.state.w.clone()
+    records = list(simulation)
+    assert [r.metrics["skipped"] for r in records] == ["1 usable replies, 2 required"] * 2
+    assert torch.equal(simulation.state.w, before)
+    assert not any(simulation.federation.store.read(m)["c"].any() for m in range(6))
+
+
+def test_a_given_cohort_replaces_sampling(experiment: Load) -> None:
+    simulation = dragfl.simulate(experiment(clients=SOME))
+    server = ServerRound.open(simulation.federation, simulation.state, (1, 5))
+    assert server.present == (1, 5) and server.log.cohort == (1, 5)
+
+
+def test_the_record_says_why_clients_have_no_result(experiment: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = dragfl.simulate(experiment())
+    assert "reason" not in simulation.step().clients
+    monkeypatch.setattr(simulation.federation.backend, "missing", lambda: {2: "no reply"})
+    assert simulation.step().clients["reason"] == [None, None, "no reply", None, None, None]

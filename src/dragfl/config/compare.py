@@ -15,6 +15,10 @@ NOT_IN_RESULT = (
     "state",
     "engine.workers",
     "engine.executor",
+    "flower.deadline",
+    "flower.min_nodes",
+    "flower.wait",
+    "flower.secure",
 )
 
 
@@ -24,6 +28,8 @@ ABSENT: dict[str, Any] = {
     "clients.weight_decay": 0.0,
     "clients.augment": "none",
     "clients.availability": 1.0,
+    "flower.min_replies": 1,
+    "flower.data": "partition",
 }
 
 
@@ -40,6 +46,8 @@ def comparable(tables: Mapping[str, Any]) -> dict[str, Any]:
         table, _, setting = key.rpartition(".")
         if plain.get(table, {}).get(setting) == default:
             del plain[table][setting]
+    if not plain.get("flower", True):
+        del plain["flower"]
     evaluation = plain.get("evaluation", {})
     for key in _unused_evaluation_settings(evaluation):
         evaluation.pop(key, None)

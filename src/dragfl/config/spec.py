@@ -40,14 +40,20 @@ from dragfl.config.locate import located, not_toml
 from dragfl.config.migrate import refuse_old_keys
 from dragfl.config.overrides import EXCEEDS_F, override
 from dragfl.config.registry import build, describe, without_none
-from dragfl.config.tables import Attackers, Checkpoint, Clients, Data, Engine, Evaluation, Root, State, Top
+from dragfl.config.tables import Attackers, Checkpoint, Clients, Data, Engine, Evaluation, Flower, Root, State, Top
 from dragfl.data.partitions import PARTITIONS, Partition
 from dragfl.errors import SpecError
 from dragfl.models import MODELS
 from dragfl.own_code import OBJECT, name_of, named_errors, spec_name
 from dragfl.types import Algorithm, AssumesAttackers, Attack, RefusesAggregates, Robust
 
-PLAIN_TABLES: dict[str, Any] = {"evaluation": Evaluation, "checkpoint": Checkpoint, "state": State, "engine": Engine}
+PLAIN_TABLES: dict[str, Any] = {
+    "evaluation": Evaluation,
+    "checkpoint": Checkpoint,
+    "state": State,
+    "engine": Engine,
+    "flower": Flower,
+}
 TABLES = ("data", "root", "clients", "algorithm", "algorithms", "attack", "attacks", "model", *PLAIN_TABLES)
 TOP_KEYS = tuple(f.name for f in dataclasses.fields(Top))
 
@@ -73,6 +79,7 @@ class Experiment:
     checkpoint: Checkpoint
     state: State
     engine: Engine
+    flower: Flower
 
     @property
     def exceeds_f(self) -> float | None:
@@ -106,6 +113,8 @@ class Experiment:
             "model": model | {"double_softmax": self.model.double_softmax, "buffers": self.model.buffers},
             **{key: dataclasses.asdict(getattr(self, key)) for key in PLAIN_TABLES},
         }
+        if self.flower == Flower() and self.engine.executor != "flower":
+            del tables["flower"]
         return without_none(tables)
 
     def to_toml(self) -> str:

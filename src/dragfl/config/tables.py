@@ -211,9 +211,30 @@ class Engine:
     block: int | None = None  # clients trained and folded together; default by the size of the model
     trainer: Literal["auto", "reference", "dense", "channels_last"] = "auto"  # default by the layers of the model
     workers: int | Literal["auto"] = "auto"  # processes that train; does not change the result
-    executor: Literal["auto", "local", "ray"] = "auto"  # this machine or a Ray cluster; does not change the result
+    executor: Literal["auto", "local", "ray", "flower"] = "auto"  # where clients train; does not change the result
 
     def __post_init__(self) -> None:
         if self.workers != "auto":
             at_least("engine.workers", self.workers, 1)
         at_least("engine.block", self.block, 1)
+
+
+@dataclass(frozen=True)
+class Flower:
+    """`[flower]`: a federation on Flower, with engine.executor = "flower" or deployed."""
+
+    deadline: float = 600.0  # seconds a round; a client that has not replied by then is left out
+    min_replies: int = 1  # a round with fewer usable replies leaves the model as it is
+    min_nodes: int | None = None  # nodes that must be connected before the first round; default: clients.total
+    wait: float = 600.0  # seconds to wait for them
+    max_norm: float | None = None  # an update with a larger norm is refused
+    data: Literal["partition", "own"] = "partition"  # nodes hold parts of data.dataset, or data of their own
+    secure: bool = True  # TLS and node authentication of a federation on this machine
+
+    def __post_init__(self) -> None:
+        check_range("flower", "deadline", self.deadline, 0.0, 1e9, open_low=True)
+        check_range("flower", "wait", self.wait, 0.0, 1e9)
+        at_least("flower.min_replies", self.min_replies, 1)
+        at_least("flower.min_nodes", self.min_nodes, 1)
+        if self.max_norm is not None:
+            check_range("flower", "max_norm", self.max_norm, 0.0, 1e30, open_low=True)

@@ -26,7 +26,7 @@ def run_round(fed: Federation, state: FederationState) -> tuple[FederationState,
     tasks = TrainTasks(server)
     rule = fed.algorithm.aggregate
     if keeps_results(server):  # train, then attack jointly or take the mean, then aggregate
-        results, attack_state = train_and_attack(server, tasks)
+        results, attack_state = train_and_attack(fed, server, tasks)
         mean = mean_update(fold(rule, Total(), block) for block in results) if "mean" in server.needs else None
         plan = server.begin(mean)
         blocks: Iterable[BlockResult] = (fold(rule, plan, block) for block in results)
@@ -48,9 +48,9 @@ def keeps_results(server: ServerRound) -> bool:
     return joint or bool(server.needs & {"all", "mean"})
 
 
-def train_and_attack(server: ServerRound, tasks: TrainTasks) -> tuple[list[ClientResults], State]:
+def train_and_attack(fed: Federation, server: ServerRound, tasks: TrainTasks) -> tuple[list[ClientResults], State]:
     """(the results of the whole cohort as they are sent, the attack's next state)."""
-    fed, state, adversary = server.fed, server.state, server.fed.adversary
+    state, adversary = server.state, fed.adversary
     results = keep_results(fed.backend.train(tasks, keep=True), fed.kept_bytes)
     if adversary is not None and adversary.joint:
         defence = Defence(fed.algorithm.aggregate, state.aggregate, server.inputs.root, server.inputs.model)

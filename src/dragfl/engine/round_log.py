@@ -33,8 +33,13 @@ class RoundLog:
         self._steps.update(zip(block.clients, block.steps, strict=True))
         self.bytes_up += block.bytes_up
 
+    @property
+    def used(self) -> int:
+        """Number of usable results so far."""
+        return sum(self._used.values())
+
     def metrics(self, context: RoundContext, broadcast: Mapping[str, Tensor], w: Tensor) -> dict[str, Any]:
-        used, missing = sum(self._used.values()), len(self.cohort) - len(self._used)
+        used, missing = self.used, len(self.cohort) - len(self._used)
         losses = [self._loss[m] for m in self.cohort if m in self._loss]
         down = w.nbytes + sum(value.nbytes for value in broadcast.values())
         return {
@@ -48,7 +53,10 @@ class RoundLog:
             "bytes_up": self.bytes_up,
         } | ({"missing": missing} if missing else {})
 
-    def record(self, round: int, metrics: Mapping[str, Any], total: Partial | None) -> RoundRecord:
+    def record(
+        self, round: int, metrics: Mapping[str, Any], total: Partial | None, missing: Mapping[int, str]
+    ) -> RoundRecord:
+        """The record; `missing` says why clients have no result, where that is known."""
         clients: dict[str, list[Any]] = {
             "client": list(self.cohort),
             "attacker": [m in self.attackers for m in self.cohort],
@@ -56,6 +64,8 @@ class RoundLog:
             "steps": [self._steps.get(m, 0) for m in self.cohort],
             "loss": [_short(self._loss.get(m, float("nan"))) for m in self.cohort],
         }
+        if missing:
+            clients["reason"] = [missing.get(m) for m in self.cohort]
         used = [m for m, usable in self._used.items() if usable]  # in the order of arrival, as the columns are
         for name, values in (total.per_client if total else {}).items():
             column = dict(zip(used, values.tolist(), strict=True))

@@ -20,7 +20,7 @@ from dragfl.engine.aggregation import BlockResult, Sums, Total
 from dragfl.engine.client import BUFFERS, TrainTask
 from dragfl.engine.iterate import own_model
 from dragfl.engine.round_log import RoundLog
-from dragfl.engine.state import Federation, FederationState
+from dragfl.engine.state import FederationState, Server
 from dragfl.errors import Diverged
 from dragfl.schedules import at
 from dragfl.types import Partial, Plan, Robust, RoundContext, RoundInputs, RoundRecord, State
@@ -28,7 +28,7 @@ from dragfl.types import Partial, Plan, Robust, RoundContext, RoundInputs, Round
 EXPLODED = 1e6  # a model this many times longer than 1 + |w at the start| has diverged
 
 
-def sample_clients(fed: Federation, context: RoundContext) -> tuple[int, ...]:
+def sample_clients(fed: Server, context: RoundContext) -> tuple[int, ...]:
     """The clients of this round, without replacement, in the order of their ids."""
     total, size = fed.info.clients, fed.info.per_round
     if size == total:
@@ -36,7 +36,7 @@ def sample_clients(fed: Federation, context: RoundContext) -> tuple[int, ...]:
     return tuple(sorted(context.rng("sample").choice(total, size, replace=False).tolist()))
 
 
-def available_clients(fed: Federation, context: RoundContext, cohort: tuple[int, ...]) -> tuple[int, ...]:
+def available_clients(fed: Server, context: RoundContext, cohort: tuple[int, ...]) -> tuple[int, ...]:
     """The sampled clients that take part, each with probability `availability`."""
     if fed.availability == 1.0:
         return cohort
@@ -48,7 +48,7 @@ def available_clients(fed: Federation, context: RoundContext, cohort: tuple[int,
 class ServerRound:
     """One round as the server sees it."""
 
-    fed: Federation
+    fed: Server
     state: FederationState
     context: RoundContext
     present: tuple[int, ...]  # the sampled clients that take part
@@ -61,11 +61,11 @@ class ServerRound:
     skipped: str = "no usable update"
 
     @staticmethod
-    def open(fed: Federation, state: FederationState) -> ServerRound:
-        """Sample the cohort and make the broadcast."""
+    def open(fed: Server, state: FederationState, cohort: tuple[int, ...] | None = None) -> ServerRound:
+        """Sample the cohort, unless one is given, and make the broadcast."""
         fed.store.begin(state.t + 1)
         context = RoundContext(state.t, at(fed.lr, state.t), fed.seed, fed.momentum)
-        cohort = sample_clients(fed, context)
+        cohort = sample_clients(fed, context) if cohort is None else cohort
         present = available_clients(fed, context, cohort)
         attackers = fed.adversary.active(context, cohort, fed.info.clients) if fed.adversary else frozenset[int]()
         log = RoundLog(cohort, attackers)
@@ -110,11 +110,14 @@ class ServerRound:
     def close(self, attack_state: State) -> tuple[FederationState, RoundRecord]:
         """The next state and the record. Without a usable sum, model, reference and momenta stay as they are."""
         fed, state, context, total = self.fed, self.state, self.context, self.sums.partial
+        missing, used = fed.backend.missing(), self.log.used
         metrics = self.log.metrics(context, self.broadcast, state.w)
         metrics |= {"lost_states": fed.store.lost_states} if fed.store.lost_states else {}
+        if total is not None and used < fed.min_replies:
+            total, self.skipped = None, f"{used} usable replies, {fed.min_replies} required"
         if total is None:
             after = replace(state, t=state.t + 1, attack=attack_state)
-            return after, self.log.record(after.t, {**metrics, "skipped": self.skipped}, None)
+            return after, self.log.record(after.t, {**metrics, "skipped": self.skipped}, None, missing)
         parts = fed.algorithm
         step, aggregate, rule_metrics = calls.finish(parts.aggregate, state.aggregate, self.plan, total)
         aggregated, average_step = self._aggregated(total, step), step
@@ -127,7 +130,7 @@ class ServerRound:
         iterate, own = fed.iterate.update(state.iterate, w), own_model(parts, state.w, average_step, w)
         after = FederationState(state.t + 1, w, correction, aggregate, server, attack_state, buffers, iterate, own)
         metrics |= {**_step_metrics(step, w - state.w, total), **rule_metrics, **_vector_norms(correction)}
-        return after, self.log.record(after.t, metrics, total)
+        return after, self.log.record(after.t, metrics, total, missing)
 
     def _aggregated(self, total: Partial, step: Tensor) -> dict[str, Tensor]:
         """What the correction's server half sees: under a robust rule nothing that the rule has not aggregated."""
@@ -138,7 +141,7 @@ class ServerRound:
 
 
 def cohort_gradient(
-    fed: Federation,
+    fed: Server,
     state: FederationState,
     context: RoundContext,
     log: RoundLog,
@@ -163,7 +166,7 @@ def cohort_gradient(
     return (total / weight).float() if weight else torch.zeros_like(w)
 
 
-def check_model(fed: Federation, w: Tensor, round: int) -> None:
+def check_model(fed: Server, w: Tensor, round: int) -> None:
     """Raise `Diverged` before a lost model is kept or saved."""
     size = norm(w)
     if not size <= EXPLODED * (1.0 + fed.initial_norm):

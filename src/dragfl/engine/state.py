@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from torch import Tensor
 
 from dragfl.arithmetic import norm
 from dragfl.engine import calls
 from dragfl.engine.adversary import Adversary
-from dragfl.engine.backends import Backend
+from dragfl.engine.backends import Backend, ServerBackend
 from dragfl.engine.client_store import ClientStore
 from dragfl.engine.iterate import Iterate
 from dragfl.engine.simulator import Worker
@@ -35,6 +36,37 @@ class FederationState:
     own: Tensor | None = None  # the model that the algorithm's paper evaluates, where it is not w
 
 
+class Server(Protocol):
+    """What a server's round needs. `Federation` has it; so has a server without a simulator."""
+
+    @property
+    def info(self) -> FederationInfo: ...
+    @property
+    def algorithm(self) -> Algorithm: ...
+    @property
+    def adversary(self) -> Adversary | None: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def lr(self) -> float | Schedule: ...
+    @property
+    def momentum(self) -> float: ...
+    @property
+    def availability(self) -> float: ...
+    @property
+    def min_replies(self) -> int: ...
+    @property
+    def initial_norm(self) -> float: ...
+    @property
+    def store(self) -> ClientStore: ...
+    @property
+    def backend(self) -> ServerBackend: ...
+    @property
+    def iterate(self) -> Iterate: ...
+
+    def blocks(self, cohort: tuple[int, ...]) -> Iterator[tuple[int, ...]]: ...
+
+
 @dataclass(frozen=True)
 class Federation:
     """What is fixed for a run."""
@@ -55,6 +87,7 @@ class Federation:
     iterate: Iterate  # which model is evaluated
     momentum: float = 0.0  # of local training
     availability: float = 1.0  # the probability that a sampled client takes part
+    min_replies: int = 1  # a round with fewer usable results leaves the model as it is
 
     @cached_property
     def initial_norm(self) -> float:

@@ -11,6 +11,8 @@
 | result.json | the summary; it exists if and only if the run has finished |
 | model.safetensors | the final model, by parameter name |
 | client_states.bin | client states that do not fit in memory |
+| nodes.json | on Flower: the node of each client |
+| flower/ | on Flower, on one machine: logs of its processes, states of its nodes |
 | tracker.json, tensorboard/, wandb/ | the trackers of the run, with `--log` |
 """
 
@@ -37,6 +39,7 @@ METRICS, CLIENTS, TIMING = "metrics.jsonl", "clients.jsonl", "timing.jsonl"
 LOGS = (METRICS, CLIENTS, TIMING)
 TUNING, FINAL, TUNING_TABLE = "tuning", "final", "tuning.json"  # of a tuned sweep: folders of runs, and the scores
 CHECKPOINT, MODEL, LOCK = "checkpoint.json", "model.safetensors", "lock"
+NODES, FLOWER = "nodes.json", "flower"
 
 
 @dataclass(frozen=True)

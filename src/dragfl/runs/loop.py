@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import IO, Any
 
 from dragfl import atomic
+from dragfl.build import Connect
 from dragfl.config.spec import Experiment, as_experiment, load
 from dragfl.engine.allocator import keep_freed_memory
 from dragfl.errors import DamagedRun, Diverged, Interrupted, SpecError
 from dragfl.runs.checkpoint import load_checkpoint, save_checkpoint
 from dragfl.runs.directory import (
     CLIENTS,
+    FLOWER,
     INFO,
     LOCK,
     LOGS,
     METRICS,
     MODEL,
+    NODES,
     RESULT,
     SPEC,
     TIMING,
@@ -40,7 +43,7 @@ from dragfl.runs.trackers.figures import draw_figures
 from dragfl.types import OnRecord, RoundRecord
 
 # Files that a run may leave behind if it is killed before it has written its spec.
-BEFORE_SPEC = {LOCK, INFO, f"{INFO}.tmp", f"{SPEC}.tmp"}
+BEFORE_SPEC = {LOCK, INFO, f"{INFO}.tmp", f"{SPEC}.tmp", NODES, FLOWER}
 
 
 def run(
@@ -51,12 +54,14 @@ def run(
     on_record: OnRecord = lambda record: None,
     should_stop: Callable[[], bool] = lambda: False,
     log: Names = (),
+    connect: Connect | None = None,
 ) -> Run:
     """Run an experiment into a new directory (default: runs/NAME). A finished run is returned, not repeated.
 
     It is an error if the run there had other settings, data, initial weights, model or code. `fresh=True` starts over:
     it replaces the run in the directory, whatever it is.
     `log` names trackers that get every round: "tensorboard", "mlflow", "wandb", or several of them.
+    `connect` supplies clients that are not simulated (`build.py`).
     """
     trackers = check_trackers(log)
     experiment = as_experiment(experiment)
@@ -70,13 +75,13 @@ def run(
         if not folder.is_dir() or {path.name for path in folder.iterdir()} - BEFORE_SPEC:
             raise SpecError(f"{folder}: exists and is not a run directory; choose another folder")
         refuse_if_locked(folder)
-    simulation = Simulation(experiment, folder)
+    simulation = Simulation(experiment, folder, connect)
     create_folder(folder)
     with lock_folder(folder):
         if fresh or find_run(folder) is None:
             _write_start(simulation, folder, fresh=fresh)
             return _run_rounds(simulation, folder, on_record, should_stop, trackers)
-    return run(experiment, folder)  # another process has created it in the meantime
+    return run(experiment, folder, connect=connect)  # another process has created it in the meantime
 
 
 def _finished_run(experiment: Experiment, existing: Run) -> Run | None:
@@ -113,6 +118,7 @@ def resume(
     on_record: OnRecord = lambda record: None,
     should_stop: Callable[[], bool] = lambda: False,
     log: Names = (),
+    connect: Connect | None = None,
 ) -> Run:
     """Continue a run that was stopped or killed. Pass the experiment if its spec holds Python objects.
 
@@ -135,7 +141,7 @@ def resume(
         if load_run(folder).complete:  # by another process in the meantime
             return existing
         try:
-            simulation = Simulation(experiment, folder)
+            simulation = Simulation(experiment, folder, connect)
         except SpecError:  # a change of the data or the model may be the reason
             check_fingerprint(Fingerprints().of(experiment), existing)
             raise
@@ -184,12 +190,13 @@ def run_or_resume(
     on_record: OnRecord = lambda record: None,
     should_stop: Callable[[], bool] = lambda: False,
     log: Names = (),
+    connect: Connect | None = None,
 ) -> Run:
     """Run an experiment into a folder, or continue the run that is there. A diverged run is returned like any other."""
     with suppress(Diverged):  # result.json records it
         if find_run(folder) is not None:
-            return resume(folder, experiment, on_record=on_record, should_stop=should_stop, log=log)
-        return run(experiment, folder, on_record=on_record, should_stop=should_stop, log=log)
+            return resume(folder, experiment, on_record=on_record, should_stop=should_stop, log=log, connect=connect)
+        return run(experiment, folder, on_record=on_record, should_stop=should_stop, log=log, connect=connect)
     return load_run(folder)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dragfl.build import build_federation
+from dragfl.build import Connect, build_federation
 from dragfl.config.spec import Experiment, as_experiment
 from dragfl.engine.round import run_round
 from dragfl.engine.state import FederationState
@@ -24,12 +24,13 @@ class Simulation:
     """The rounds of an experiment as an iterator. The loop may stop after any round and continue later.
 
     Client states that do not fit in memory are kept in a file in `folder`, by default an anonymous temporary file.
+    `connect` supplies clients that are not simulated.
     Worker processes end after the last round, on `close`, at the end of a `with` block, or when the simulation is
     garbage-collected. A later call starts them again.
     """
 
-    def __init__(self, experiment: Experiment, folder: Path | None = None) -> None:
-        self.experiment, self.federation = build_federation(experiment, folder)
+    def __init__(self, experiment: Experiment, folder: Path | None = None, connect: Connect | None = None) -> None:
+        self.experiment, self.federation = build_federation(experiment, folder, connect)
         self.state: FederationState = self.federation.start()
         self.at_target = False  # whether the run stops early because it reached the target accuracy
 

@@ -6,7 +6,7 @@ adds results in block order. So it does not matter which worker runs a block, in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from torch import Tensor
@@ -17,7 +17,20 @@ from dragfl.engine.evaluation import Score
 from dragfl.types import Plan, RoundContext, Updates
 
 
-class Backend(Protocol):
+class ServerBackend(Protocol):
+    """What the server's half of a round asks for."""
+
+    def gradients(self, tasks: Iterable[TrainTask]) -> Iterator[Updates]:
+        """The full gradient of every client of each block at the broadcast model."""
+
+    def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
+        """The server's own update, trained on the root data."""
+
+    def missing(self) -> Mapping[int, str]:
+        """Why clients of this round have no result, by client; empty where every client that is asked replies."""
+
+
+class Backend(ServerBackend, Protocol):
     """Tasks of one call share the model, the broadcast, the round and the attack state. Results come in task order.
 
     A result may be read until the next one is requested; then its memory is reused. Tasks are drawn a few ahead.
@@ -28,12 +41,6 @@ class Backend(Protocol):
 
     def fold(self, tasks: Iterable[TrainTask], plan: Plan) -> Iterator[BlockResult]:
         """Train each block and fold it with the aggregate: a remote worker then returns sums only."""
-
-    def gradients(self, tasks: Iterable[TrainTask]) -> Iterator[Updates]:
-        """The full gradient of every client of each block at the broadcast model."""
-
-    def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
-        """The server's own update, trained on the root data."""
 
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
         """The scores of every evaluated block, in order."""

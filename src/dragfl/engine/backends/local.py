@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from torch import Tensor
 
@@ -33,6 +33,9 @@ class LocalBackend:
 
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
         return [self._worker.score(w, block, buffers) for block in range(self._worker.evaluation_blocks)]
+
+    def missing(self) -> Mapping[int, str]:
+        return {}
 
     def close(self) -> None:
         pass

@@ -126,6 +126,9 @@ class PoolBackend:
             tasks = (Task(f"evaluation block {block}", ("score", block)) for block in range(self._evaluation_blocks))
             return list(self.group.run_in_order(tasks))
 
+    def missing(self) -> Mapping[int, str]:
+        return {}
+
     def close(self) -> None:
         self._close()
         self.group, self.memory = None, SharedMemory.create()

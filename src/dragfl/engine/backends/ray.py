@@ -127,6 +127,9 @@ class RayBackend:
             for result in group.run_in_order(tasks):
                 yield to_tensors(result)
 
+    def missing(self) -> Mapping[int, str]:
+        return {}
+
     def close(self) -> None:
         self._close()
         self.group = None
