@@ -8,14 +8,19 @@ from __future__ import annotations
 import warnings
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragfl.errors import DragflWarning, SpecError
 
+if TYPE_CHECKING:
+    from dragfl.flower.client import client_app
+
 TESTED = ("1.41", "1.42")  # minor versions of flwr that this version of dragfl was tested with
 
-_HOME: dict[str, str] = {}
-__all__: list[str] = []
+_HOME = {
+    "client_app": "dragfl.flower.client",
+}
+__all__ = ["client_app"]
 
 
 def _check_version() -> None:

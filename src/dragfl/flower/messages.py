@@ -44,6 +44,7 @@ __all__ = [
     "Hello",
     "Order",
     "Payload",
+    "classes_of",
     "gradient_message",
     "gradient_reply",
     "hello_message",
@@ -75,6 +76,7 @@ class Order:
     nonce: str
     zero_lost: bool  # start from zeros where the state of `accepted` is lost
     task: TrainTask  # of one client, without its state
+    classes: int | None = None  # of the server's dataset; a node with data of its own may not have all of them
 
     @property
     def client(self) -> int:
@@ -129,7 +131,7 @@ def _message(order: Order, node: int, ttl: float, kind: str, payload: Payload | 
         "lr": float(context.lr),
         "momentum": float(context.momentum),
         "seed": str(context.seed),  # may have more than 64 bits
-    }
+    } | ({} if order.classes is None else {"classes": order.classes})
     config |= payload.numbers if attacker else {}
     content = RecordDict({MODEL: payload.model, ORDER: ConfigRecord(config)})
     if attacker and len(payload.attack):
@@ -152,6 +154,7 @@ def read_order(message: Message, *, dim: int, buffers: int, clients: int, attack
             str(config["nonce"]),
             config["zero_lost"] is True,
             task,
+            classes_of(message),
         )
     except KeyError as error:
         raise _unfit(f"it has no {error}") from None
@@ -162,6 +165,12 @@ def read_order(message: Message, *, dim: int, buffers: int, clients: int, attack
     if not order.durable <= order.accepted < order.round:
         raise _unfit(f"round {order.round} after durable {order.durable} and accepted {order.accepted}")
     return order
+
+
+def classes_of(message: Message) -> int | None:
+    """The number of classes that an order names; it is needed before the model is built."""
+    config: Mapping[str, Any] = message.content.config_records.get(ORDER, {})
+    return _whole(config, "classes") if "classes" in config else None
 
 
 def _unfit(problem: str) -> SpecError:
