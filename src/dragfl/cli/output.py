@@ -6,20 +6,27 @@ import argparse
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dragfl.errors import SpecError
 from dragfl.runs.directory import Run
 from dragfl.runs.sweep_plan import PlannedRun
 
+if TYPE_CHECKING:
+    from dragfl.report.nodes import NodeRow
+
 
 def print_result(run: Run, args: argparse.Namespace, *, already_done: bool = False) -> int:
     """Print how a finished run ended; returns the exit code (4 if it diverged)."""
     if args.json:
-        print(json.dumps({"path": str(run.path), "already_done": already_done, **(run.result or {})}))
+        nodes = {"nodes": [row.values() for row in _node_rows(run)]} if run.nodes else {}
+        print(json.dumps({"path": str(run.path), "already_done": already_done, **(run.result or {}), **nodes}))
     elif not args.quiet:
         if already_done:
             print("already finished, nothing to run")
         print(describe_result(run))
+        if run.nodes:
+            print_nodes(run)
         print(f"run directory: {run.path}")
     return 4 if run.diverged else 0
 
@@ -37,6 +44,22 @@ def describe_result(run: Run) -> str:
         when = f"first reached in round {reached}" if reached else f"not reached in {result['rounds']} rounds"
         parts.append(f"target {target:g} {when}")
     return ", ".join(parts)
+
+
+def print_nodes(run: Run) -> None:
+    """The nodes of a run on Flower: how often each was sampled and used, and why results are missing."""
+    from rich.console import Console
+
+    from dragfl.report.nodes import describe_missing, rich_node_table
+
+    rows = _node_rows(run)
+    Console().print(rich_node_table(rows, f"nodes: {describe_missing(rows)} results are missing"))
+
+
+def _node_rows(run: Run) -> list[NodeRow]:
+    from dragfl.report.nodes import node_rows
+
+    return node_rows(run)
 
 
 def print_plan(planned: Iterable[PlannedRun], final: int, *, as_json: bool) -> int:

@@ -75,10 +75,13 @@ def print_summary(summary: Summary) -> None:
     from rich.console import Console
 
     from dragfl.report import rich_tables
+    from dragfl.report.nodes import describe_missing, node_tables, rich_node_table
 
     console = Console()
     for table in rich_tables(summary.rows, console.width):
         console.print(table)
+    for label, _, nodes in node_tables(summary.groups):
+        console.print(rich_node_table(nodes, f"nodes of {label}: {describe_missing(nodes)} results are missing"))
     for comparison in summary.comparisons:
         console.print("\n".join(comparison.lines()), markup=False, highlight=False, soft_wrap=True)
     for note in summary.found.notes():

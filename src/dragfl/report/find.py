@@ -160,6 +160,7 @@ def check_run(run: Run, *, clients: bool = True) -> None:
         for i, line in enumerate(lines, 1):
             if problem := _problem(file, line):
                 raise _damaged(run, file, f"line {i} {problem}")
+    _ = run.nodes if clients else None
     rounds = (run.result or {}).get("rounds", len(run.metrics))
     if rounds != len(run.metrics):
         raise _damaged(run, METRICS, f"has {len(run.metrics)} rounds, {RESULT} has {rounds}")

@@ -14,6 +14,7 @@ from dragfl.report.export import check_folder
 from dragfl.report.figures.files import FIGURES, require_packages
 from dragfl.report.groups import Group, seed_of, shared_value
 from dragfl.report.labels import NOT_SET, flatten, format_value
+from dragfl.report.nodes import COLUMNS, NOTE, NUMBERS, describe_missing, node_tables
 from dragfl.report.numbers import format_diverged, unbroken
 from dragfl.report.summary import Summary
 from dragfl.report.tables import Row, format_rows, split_by_problem, table_note
@@ -41,6 +42,7 @@ def write_page(summary: Summary, out: Path, *, title: str | None = None) -> Path
         clients=_table(rows, ["run", *clients]) if clients else None,
         classes=_class_table(rows),
         comparisons=[comparison.lines() for comparison in summary.comparisons],
+        nodes=_node_tables(groups),
         damaged=summary.damaged,
         note=table_note(rows),
         figures=figures.draw_figures(groups, out / FIGURES),
@@ -62,6 +64,12 @@ def _table(rows: Sequence[Row], columns: Sequence[str]) -> dict[str, Any]:
         for heading, part in split_by_problem(rows)
     ]
     return {"columns": columns, "blocks": blocks}
+
+
+def _node_tables(groups: Sequence[Group]) -> dict[str, Any] | None:
+    """The nodes of every run on Flower, with the results that are missing; None without such a run."""
+    tables = [(label, describe_missing(rows), [row.cells() for row in rows]) for label, _, rows in node_tables(groups)]
+    return {"columns": COLUMNS, "numbers": NUMBERS, "note": NOTE, "tables": tables} if tables else None
 
 
 def _class_table(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
@@ -131,7 +139,8 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
     best = max(shown, key=lambda r: r.best_accuracy.mean, default=None)  # type: ignore[union-attr]
     if best is not None and len({row.problem[0] for row in rows}) == 1:  # accuracies on other data do not compare
         facts.append(("best accuracy", f"{best.best_accuracy} ({best.label})"))
-    return facts
+    nodes = [row for _, _, rows in node_tables(summary.groups) for row in rows]
+    return [*facts, ("missing results", describe_missing(nodes))] if nodes else facts
 
 
 def _all_runs(groups: Sequence[Group]) -> list[Run]:

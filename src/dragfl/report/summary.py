@@ -9,6 +9,7 @@ from typing import Any
 from dragfl.report.export import plain, report_values
 from dragfl.report.find import Damaged, Found, RunLike, load_runs
 from dragfl.report.groups import Group, group_runs
+from dragfl.report.nodes import node_values
 from dragfl.report.outcomes import FINAL
 from dragfl.report.paired import Comparison, compare_groups
 from dragfl.report.tables import Row, summarize_groups
@@ -29,11 +30,13 @@ class Summary:
 
     def values(self) -> dict[str, Any]:
         """The whole report as plain values, for JSON."""
+        nodes = node_values(self.groups)
         return report_values(self.rows) | {
             "damaged": [{"path": str(run.path), "reason": run.reason} for run in self.damaged],
             "tuning_runs_left_out": self.found.tuning,
             "final_runs_left_out": self.found.not_selected,
             "comparisons": [plain(comparison.values()) for comparison in self.comparisons],
+            **({"nodes": nodes} if nodes else {}),
         }
 
 

@@ -97,6 +97,19 @@ class Run:
         self._check_not_replaced()
         return _read_lines(self.path / TIMING)
 
+    @cached_property
+    def nodes(self) -> dict[int, dict[str, Any]]:
+        """On Flower, the node of each client: `name`, `node` (its id), `key` (SHA-256 of its public key) and more."""
+        self._check_not_replaced()
+        if not (self.path / NODES).is_file():
+            return {}
+        try:
+            return {
+                int(row["client"]): {**row, "name": str(row["name"])} for row in _read_json(self.path / NODES)["nodes"]
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(self.path / NODES, error) from None
+
     @property
     def finished(self) -> bool:
         return (self.path / RESULT).is_file()
