@@ -25,7 +25,7 @@ from dragfl.data import partitions
 from dragfl.data import root as root_data
 from dragfl.data.dataset import Dataset
 from dragfl.data.download import Progress
-from dragfl.data.partitions.split import ClientSplit
+from dragfl.data.partitions.split import ClientSplit, Split
 from dragfl.engine.adversary import Adversary
 from dragfl.engine.backends import Backend
 from dragfl.engine.backends.local import LocalBackend
@@ -242,6 +242,8 @@ def partition_data(experiment: Experiment, dataset: Dataset) -> tuple[ClientSpli
     rows = np.delete(np.arange(len(dataset.y)), validation) if len(validation) else None
     root, rest = sample_root_data(experiment, dataset, rows) if experiment.root is not None else (None, rows)
     clients, draws = experiment.clients.total, rng(experiment.seed, "partition")
+    if experiment.flower.data == "own":  # the clients' data are not here
+        return Split(np.empty(0, np.int64), np.zeros(clients + 1, np.int64)), root, validation
     split = partitions.partition_dataset(dataset, experiment.partition, clients, draws, rest)
     if split.clients != clients:
         raise DataError(f"the partition made {split.clients} clients and clients.total is {clients}")

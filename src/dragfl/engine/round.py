@@ -52,14 +52,16 @@ def train_and_attack(fed: Federation, server: ServerRound, tasks: TrainTasks) ->
     """(the results of the whole cohort as they are sent, the attack's next state)."""
     state, adversary = server.state, fed.adversary
     results = keep_results(fed.backend.train(tasks, keep=True), fed.kept_bytes)
-    if adversary is not None and adversary.joint:
+    if adversary is None or not adversary.joint:
+        attack_state = attack_state_alone(server)
+    elif not results:  # no client has replied
+        attack_state = state.attack
+    else:
         defence = Defence(fed.algorithm.aggregate, state.aggregate, server.inputs.root, server.inputs.model)
         results, attack_state = craft_jointly(
             adversary, state.attack, results, server.attackers, defence, state.w, fed.info, server.context
         )
-    else:
-        attack_state = attack_state_alone(server)
-    return [concat(results)] if "all" in server.needs else results, attack_state
+    return [concat(results)] if results and "all" in server.needs else results, attack_state
 
 
 def attack_state_alone(server: ServerRound) -> State:

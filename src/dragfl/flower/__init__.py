@@ -14,13 +14,15 @@ from dragfl.errors import DragflWarning, SpecError
 
 if TYPE_CHECKING:
     from dragfl.flower.client import client_app
+    from dragfl.flower.serve import server_app
 
 TESTED = ("1.41", "1.42")  # minor versions of flwr that this version of dragfl was tested with
 
 _HOME = {
     "client_app": "dragfl.flower.client",
+    "server_app": "dragfl.flower.serve",
 }
-__all__ = ["client_app"]
+__all__ = ["client_app", "server_app"]
 
 
 def _check_version() -> None:

@@ -225,10 +225,15 @@ def _run_rounds(
     draw = partial(draw_figures, simulation)
     with simulation, RoundLogs(folder) as logs, Trackers(log, folder, draw) as trackers:
         while not simulation.done:
+            completed = simulation.state.t
             try:
                 record = simulation.step()
             except Diverged as error:
                 _write_result(folder, "diverged", message=str(error))
+                raise
+            except Interrupted:  # in mid-round: the rounds before it are kept
+                if 0 < completed == simulation.state.t:
+                    save_checkpoint(folder, simulation.federation, simulation.state, logs.sync())
                 raise
             logs.append(record)
             trackers.record(record)

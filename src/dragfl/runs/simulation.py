@@ -13,6 +13,7 @@ from typing import Any
 
 from dragfl.build import Connect, build_federation
 from dragfl.config.spec import Experiment, as_experiment
+from dragfl.engine.backends import DescribesRound
 from dragfl.engine.round import run_round
 from dragfl.engine.state import FederationState
 from dragfl.engine.threads import one_thread, own_generator
@@ -57,6 +58,8 @@ class Simulation:
         started = time.perf_counter()
         with one_thread(), own_generator():
             self.state, record = run_round(self.federation, self.state)
+            if isinstance(self.federation.backend, DescribesRound):
+                record = self.federation.backend.describe(record)
             trained = time.perf_counter()
             if record.round % self.experiment.evaluation.every == 0 or self.done:
                 measured = {name: _json_number(value) for name, value in self.evaluate().items()}

@@ -7,14 +7,14 @@ adds results in block order. So it does not matter which worker runs a block, in
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
 from dragfl.engine.aggregation import BlockResult
 from dragfl.engine.client import ClientResults, TrainTask
 from dragfl.engine.evaluation import Score
-from dragfl.types import Plan, RoundContext, Updates
+from dragfl.types import Plan, RoundContext, RoundRecord, Updates
 
 
 class ServerBackend(Protocol):
@@ -47,3 +47,12 @@ class Backend(ServerBackend, Protocol):
 
     def close(self) -> None:
         """Release what is held between calls; the next call acquires it again."""
+
+
+@runtime_checkable
+class DescribesRound(Protocol):
+    """A backend that knows more of a round than its results, such as the names of real clients."""
+
+    def describe(self, record: RoundRecord) -> RoundRecord:
+        """The record of the last round with what the backend knows."""
+        ...
