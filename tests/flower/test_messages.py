@@ -316,8 +316,8 @@ def test_a_lost_state_is_refused_or_reported_as_zeros() -> None:
 
 def test_a_weight_that_is_no_number_of_samples_is_refused_by_the_server() -> None:
     """An attack may forge its weight; the client sends it as it is."""
-    assert refused(a_reply(weight=torch.tensor([0.5], dtype=torch.float64)))[0] == "bad weight"
-    assert refused(a_reply(weight=torch.tensor([math.nan], dtype=torch.float64)))[0] == "bad weight"
+    for weight in (0.5, -3.0, 1e300, math.nan):
+        assert refused(a_reply(weight=torch.tensor([weight], dtype=torch.float64)))[0] == "bad weight"
 
 
 def test_a_gradient_arrives_as_it_was_sent_or_is_refused() -> None:

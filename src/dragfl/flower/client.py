@@ -43,7 +43,7 @@ def client_app(spec: str | Path | Mapping[str, Any] | Experiment) -> ClientApp:
     """The ClientApp of a spec. An experiment itself takes no overrides."""
     app = ClientApp()
 
-    @lru_cache(maxsize=2)  # Flower starts a process for each message; a grid in memory does not
+    @lru_cache(maxsize=8)  # Flower starts a process for each message; a grid in memory does not
     def prepare(overrides: str, dataset: str | None, classes: int | None) -> ClientWork:
         from dragfl.flower.client_work import prepare_client
 
