@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 
@@ -38,7 +39,10 @@ class Nodes:
         """
         now = self._exchange.clock()
         until, self._first = now + (self._settings.wait if self._first else 0.0), False
-        online, new = self.roster.connected(self._exchange.nodes(now + self._settings.deadline))
+        nodes = self._exchange.nodes(now + self._settings.deadline)
+        if not self._settings.secure:  # SuperNodes without a key of their own make one at every start
+            nodes = [replace(node, key="") for node in nodes]
+        online, new = self.roster.connected(nodes)
         known = {node.id for node, _ in self._greeted.values()} | self._hellos.keys()
         self._greet([node for node in new if node.id not in known], now + self._settings.deadline)
         self._read_answers(until)
@@ -81,6 +85,10 @@ class Nodes:
             LOG.info("node %s is client %d", node.label, member.client)
             del self._hellos[node.id]
         elif node.id not in self._without:
-            LOG.warning("node %s: every client has a node already; it gets no work", node.label)
+            LOG.warning(
+                "node %s: every client has a node already, so it gets no work; where a restarted node should get its "
+                "number back without node authentication, set flower.secure = false",
+                node.label,
+            )
             self._without.add(node.id)
         return member

@@ -2,8 +2,8 @@
 
 Node ids are unsigned 64-bit numbers and may exceed 2^63, so they are strings in the file. With authentication a node
 is known by its public key and keeps its client number whatever its id is; no other key can get that number. Without
-authentication a node is known by its id, which is new after every restart. Then a number is free again when its node
-has gone offline, and a node that names its `partition-id` gets it back.
+authentication (`flower.secure = false`) id and key of a node are new after every restart, and it is known by its id.
+Then a number is free again when its node has gone offline, and a node that names its `partition-id` gets it back.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        return self.name or f"node {self.id}"
+        return self.name or str(self.id)
 
 
 @dataclass(frozen=True)
