@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import tracemalloc
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -15,16 +16,21 @@ from safetensors.torch import load_file
 
 import dragfl
 from dragfl.aggregates import Mean
-from dragfl.engine.aggregation import fold
+from dragfl.algorithms import PRESETS
+from dragfl.engine.aggregation import BlockResult, fold
+from dragfl.engine.backends.local import LocalBackend
+from dragfl.engine.client import ClientResults, TrainTask, concat
 from dragfl.engine.round import TrainTasks
 from dragfl.engine.server_round import ServerRound, sample_clients
 from dragfl.engine.threads import one_thread, own_generator
 from dragfl.errors import Diverged
-from dragfl.types import RoundContext, State
+from dragfl.rng import rng
+from dragfl.types import Plan, RoundContext, State, Updates
 from tests.conftest import Load
 from tests.engine.custom_attacks import ConstantAttack, GrowingAttack
 
 SOME = {"per_round": 3}
+T = TypeVar("T")
 
 
 def cohorts(experiment: dragfl.Experiment) -> list[list[int]]:
@@ -222,3 +228,56 @@ def test_the_record_says_why_clients_have_no_result(experiment: Load, monkeypatc
     assert "reason" not in simulation.step().clients
     monkeypatch.setattr(simulation.federation.backend, "missing", lambda: {2: "no reply"})
     assert simulation.step().clients["reason"] == [None, None, "no reply", None, None, None]
+
+
+class Scattered(LocalBackend):
+    """Trains clients one at a time, in any order, and puts their results into the blocks of the round."""
+
+    def train(self, tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
+        tasks = list(tasks)
+        return self._in_blocks(tasks, self._worker.train, concat)
+
+    def fold(self, tasks: Iterable[TrainTask], plan: Plan) -> Iterator[BlockResult]:
+        return (fold(self._worker.aggregate, plan, results) for results in self.train(tasks))
+
+    def gradients(self, tasks: Iterable[TrainTask]) -> Iterator[Updates]:
+        return self._in_blocks(list(tasks), self._worker.gradients, Updates.concat)
+
+    def _in_blocks(self, tasks: list[TrainTask], work: Callable[[TrainTask], T], join: Callable[[list[T]], T]) -> Any:
+        alone = {
+            m: replace(task, clients=(m,), states=(state,), attackers=task.attackers & {m})
+            for task in tasks
+            for m, state in zip(task.clients, task.states, strict=True)
+        }
+        order = rng(0, "order", tasks[0].context.t).permutation(list(alone)).tolist()
+        results = {m: work(alone[m]) for m in order}
+        return (join([results[m] for m in task.clients]) for task in tasks)
+
+
+@pytest.mark.parametrize("block", [1, 4])
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_results_in_any_order_put_into_blocks_have_the_bits_of_the_simulator(
+    experiment: Load, name: str, block: int
+) -> None:
+    """What arrives first does not matter, as long as blocks are folded in order, with their clients in order."""
+    tables = {"algorithm": {"name": name}, "root": {"size": 20}, "engine": {"block": block}, "clients": {"lr": 0.05}}
+    expected, simulation = (dragfl.simulate(experiment(**tables)) for _ in range(2))
+    federation = simulation.federation
+    simulation.federation = replace(federation, backend=Scattered(federation.worker))
+    assert [r.metrics for r in simulation] == [r.metrics for r in expected]
+    assert torch.equal(simulation.state.w, expected.state.w)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "drag", "median", "scaffold", "mime", "krum"])
+@pytest.mark.parametrize("attack", [None, {"name": "alie", "attackers": 2}, {"name": "sign_flip", "attackers": 2}])
+def test_a_round_in_which_no_client_replies_is_skipped(
+    experiment: Load, name: str, attack: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "mime" and attack is not None:
+        return
+    simulation = dragfl.simulate(experiment(algorithm={"name": name}, attack=attack))
+    backend, before = simulation.federation.backend, simulation.state.w.clone()
+    for method in ("train", "fold", "gradients"):
+        monkeypatch.setattr(backend, method, lambda *_, **__: iter(()))
+    assert simulation.step().metrics["skipped"] == "no usable update"
+    assert torch.equal(simulation.state.w, before)
