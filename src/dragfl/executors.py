@@ -2,6 +2,60 @@
 
 from __future__ import annotations
 
-from dragfl.runs.loop import resume, run
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
-__all__ = ["resume", "run"]
+from dragfl.config.spec import Experiment, as_experiment
+from dragfl.runs.directory import Run, load_run
+from dragfl.runs.trackers import Names
+from dragfl.types import OnRecord
+
+
+def run(
+    experiment: Experiment | str | Path | Mapping[str, Any],
+    out: str | Path | None = None,
+    *,
+    fresh: bool = False,
+    on_record: OnRecord = lambda record: None,
+    should_stop: Callable[[], bool] = lambda: False,
+    log: Names = (),
+) -> Run:
+    """Run an experiment into a new directory (default: runs/NAME). A finished run is returned, not repeated.
+
+    It is an error if the run there had other settings, data, initial weights, model or code. `fresh=True` starts over:
+    it replaces the run in the directory, whatever it is.
+    `log` names trackers that get every round: "tensorboard", "mlflow", "wandb", or several of them.
+    """
+    experiment = as_experiment(experiment)
+    folder = Path(out) if out is not None else Path("runs") / experiment.name
+    if experiment.engine.executor == "flower":
+        from dragfl.flower.local import run_local
+
+        return run_local(experiment, folder, fresh=fresh, on_record=on_record, should_stop=should_stop, log=log)
+    from dragfl.runs import loop
+
+    return loop.run(experiment, folder, fresh=fresh, on_record=on_record, should_stop=should_stop, log=log)
+
+
+def resume(
+    path: str | Path,
+    experiment: Experiment | None = None,
+    *,
+    on_record: OnRecord = lambda record: None,
+    should_stop: Callable[[], bool] = lambda: False,
+    log: Names = (),
+) -> Run:
+    """Continue a run that was stopped or killed. Pass the experiment if its spec holds Python objects.
+
+    It is an error if data, initial weights, model or code are others than at its start. For a finished run they are
+    compared only if the experiment is given; if its model file is missing, it is restored from the last checkpoint.
+    The trackers of the run are continued; `log` adds others.
+    """
+    if load_run(path).spec.get("engine", {}).get("executor") == "flower":
+        from dragfl.flower.local import resume_local
+
+        return resume_local(path, experiment, on_record=on_record, should_stop=should_stop, log=log)
+    from dragfl.runs import loop
+
+    return loop.resume(path, experiment, on_record=on_record, should_stop=should_stop, log=log)

@@ -29,7 +29,7 @@ def test_flwr_build_accepts_the_app_and_packs_the_spec(tmp_path: Path) -> None:
         assert fab.read("dragfl_app/spec.toml").decode() == SPEC
         assert {"dragfl_app/server_app.py", "dragfl_app/client_app.py", "my_rules.py"} <= set(fab.namelist())
         app = tomllib.loads(fab.read("pyproject.toml").decode())["tool"]["flwr"]["app"]
-    assert app["config"] == {"run-dir": "/runs/small", "overrides": ""}
+    assert app["config"] == {"run-dir": "/runs/small", "overrides": "", "log": ""}
     assert app["components"] == {"serverapp": "dragfl_app.server_app:app", "clientapp": "dragfl_app.client_app:app"}
 
 

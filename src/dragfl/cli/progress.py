@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
@@ -38,6 +40,29 @@ class RunProgress:
         self._label, self._rounds, self._accuracy, self._next_line = label, rounds, "", 0.0
         self._started, self.records = time.perf_counter(), 0
         self._task = self.bar.add_task(label, total=rounds, state="")
+
+    @contextmanager
+    def messages(self) -> Iterator[None]:
+        """Print what a federation on Flower logs while it starts."""
+        if self.quiet or self.as_json:
+            yield
+            return
+        logger, handler = logging.getLogger("dragfl.flower"), logging.Handler()
+        handler.emit = lambda record: self._print(record.getMessage())  # type: ignore[method-assign]
+        level = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+
+    def _print(self, text: str) -> None:
+        if self.live:
+            self.bar.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, flush=True)
 
     def __call__(self, record: RoundRecord) -> None:
         self.records += 1

@@ -73,7 +73,7 @@ def run_with_progress(args: argparse.Namespace, out: Path, name: str, rounds: in
     progress = RunProgress(quiet=args.quiet, as_json=args.json)
     progress.begin(name, rounds)
     try:
-        with catch_interrupts() as should_stop, progress.bar:
+        with catch_interrupts() as should_stop, progress.bar, progress.messages():
             run = start(on_record=progress, should_stop=should_stop)
     except Diverged:
         if args.json:

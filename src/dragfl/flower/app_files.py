@@ -62,7 +62,7 @@ def _project(name: str, run_dir: str) -> dict[str, object]:
                 "app": {
                     "publisher": "dragfl",
                     "components": modules,
-                    "config": {"run-dir": run_dir, "overrides": ""},
+                    "config": {"run-dir": run_dir, "overrides": "", "log": ""},
                 }
             },
         },

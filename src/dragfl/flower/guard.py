@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 POLL_S = 0.1
-GRACE_S = 3.0  # between SIGTERM and SIGKILL
+GRACE_S = 5.0  # between SIGTERM and SIGKILL
 KILL_S = 30.0  # a process that the kernel does not end, such as one waiting for a dead disk, is given up
 _libc = ctypes.CDLL(None)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>

@@ -34,7 +34,10 @@ LOG = logging.getLogger("dragfl")
 
 
 def server_app(spec: str | Path) -> ServerApp:
-    """The ServerApp of a spec. Its run config has `run-dir`, an absolute path, and `overrides`, words of key=value."""
+    """The ServerApp of a spec.
+
+    Its run config has `run-dir`, an absolute path; `overrides`, words of key=value; and `log`, names of trackers.
+    """
     app = ServerApp()
 
     @app.main()
@@ -76,6 +79,7 @@ def serve(spec: str | Path, run_config: Mapping[str, Any], exchange: Exchange) -
         folder,
         on_record=lambda record: LOG.info("%s", progress_line(record, experiment.rounds)),
         should_stop=lambda: exchange.stop.asked,
+        log=str(run_config.get("log", "")).split(),
         connect=connect,
     )
     result = run.result or {}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,24 +56,46 @@ def load_checkpoint(folder: Path, federation: Federation) -> tuple[FederationSta
     """(state, log lengths) of the last checkpoint, or of the start if there is none yet."""
     if not (folder / CHECKPOINT).exists():
         return federation.start(), dict.fromkeys(LOGS, 0)
-    try:
-        table = json.loads((folder / CHECKPOINT).read_text())
-        if table["format"] != FORMAT:
-            raise ValueError(f"format {table['format']!r}, this version of dragfl reads {FORMAT}")
-        if table.pop("digest") != _table_digest(table):
-            raise ValueError("checksum mismatch")
+    with _named_damage(folder):
+        table = _read_table(folder)
         path = folder / Path(table["tensors"]).name
         if _file_digest(path) != table["blake2b"]:
             raise ValueError(f"checksum mismatch of {path.name}")
         tensors = load_file(path, device=str(federation.initial.device))
         state = restore_state(federation, int(table["round"]), tensors, table["numbers"])
-        lengths = {name: int(table["lengths"][name]) for name in LOGS}
+        return state, _lengths(table)
+
+
+def checkpointed_lengths(folder: Path) -> dict[str, int]:
+    """The length of each log at the last checkpoint, or at the start if there is none yet."""
+    if not (folder / CHECKPOINT).exists():
+        return dict.fromkeys(LOGS, 0)
+    with _named_damage(folder):
+        return _lengths(_read_table(folder))
+
+
+def _read_table(folder: Path) -> dict[str, Any]:
+    table: dict[str, Any] = json.loads((folder / CHECKPOINT).read_text())
+    if table["format"] != FORMAT:
+        raise ValueError(f"format {table['format']!r}, this version of dragfl reads {FORMAT}")
+    if table.pop("digest") != _table_digest(table):
+        raise ValueError("checksum mismatch")
+    return table
+
+
+def _lengths(table: Mapping[str, Any]) -> dict[str, int]:
+    return {name: int(table["lengths"][name]) for name in LOGS}
+
+
+@contextmanager
+def _named_damage(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise DamagedRun(
             f"{folder / CHECKPOINT}: cannot be used ({error}); the run is damaged: run it again with --fresh "
             "(in Python: fresh=True)"
         ) from None
-    return state, lengths
 
 
 def flatten_state(state: FederationState) -> tuple[dict[str, Tensor], dict[str, float]]:

@@ -42,6 +42,18 @@ def refuse_if_locked(folder: Path) -> None:
             _lock(folder, file, fcntl.LOCK_SH)
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a process writes to this folder now."""
+    if not (folder / LOCK).is_file():
+        return False
+    with (folder / LOCK).open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def _lock(folder: Path, file: IO[str], kind: int = fcntl.LOCK_EX) -> None:
     for _ in range(TRIES):
         try:

@@ -66,15 +66,9 @@ def run(
     trackers = check_trackers(log)
     experiment = as_experiment(experiment)
     folder = Path(out) if out is not None else Path("runs") / experiment.name
-    existing = find_run(folder)
-    if existing is not None and not fresh:
-        if finished := _finished_run(experiment, existing):
-            return finished
-        fresh = True
-    if existing is None and folder.exists():
-        if not folder.is_dir() or {path.name for path in folder.iterdir()} - BEFORE_SPEC:
-            raise SpecError(f"{folder}: exists and is not a run directory; choose another folder")
-        refuse_if_locked(folder)
+    finished, fresh = check_folder(experiment, folder, fresh)
+    if finished is not None:
+        return finished
     simulation = Simulation(experiment, folder, connect)
     create_folder(folder)
     with lock_folder(folder):
@@ -82,6 +76,19 @@ def run(
             _write_start(simulation, folder, fresh=fresh)
             return _run_rounds(simulation, folder, on_record, should_stop, trackers)
     return run(experiment, folder, connect=connect)  # another process has created it in the meantime
+
+
+def check_folder(experiment: Experiment, folder: Path, fresh: bool) -> tuple[Run | None, bool]:
+    """(the run of this experiment, if it has finished there; whether what is there is replaced)."""
+    existing = find_run(folder)
+    if existing is not None:
+        finished = None if fresh else _finished_run(experiment, existing)
+        return finished, finished is None
+    if folder.exists():
+        if not folder.is_dir() or {path.name for path in folder.iterdir()} - BEFORE_SPEC:
+            raise SpecError(f"{folder}: exists and is not a run directory; choose another folder")
+        refuse_if_locked(folder)
+    return None, fresh
 
 
 def _finished_run(experiment: Experiment, existing: Run) -> Run | None:
@@ -132,11 +139,7 @@ def resume(
     if existing.complete:
         return existing if experiment is None else _finished_run(experiment, existing) or existing
     refuse_if_locked(folder)
-    if experiment is None:
-        experiment = _stored_experiment(existing)
-    else:
-        check_same_experiment(experiment, existing)
-        experiment = _with_stored_settings(experiment, existing)
+    experiment = resumed_experiment(existing, experiment)
     with lock_folder(folder):
         if load_run(folder).complete:  # by another process in the meantime
             return existing
@@ -155,13 +158,17 @@ def resume(
         simulation.state, lengths = load_checkpoint(folder, simulation.federation)
         if existing.finished:
             return _restore_model(simulation, existing)
-        _truncate_logs(folder, lengths)
+        truncate_logs(folder, lengths)
         target = experiment.target_accuracy if experiment.stop_at_target else None
         simulation.at_target = target is not None and existing.rounds_to(target) is not None
         return _run_rounds(simulation, folder, on_record, should_stop, trackers)
 
 
-def _stored_experiment(existing: Run) -> Experiment:
+def resumed_experiment(existing: Run, experiment: Experiment | None) -> Experiment:
+    """The experiment of a run, from its spec or as given, with the settings that its first start resolved."""
+    if experiment is not None:
+        check_same_experiment(experiment, existing)
+        return _with_stored_settings(experiment, existing)
     try:
         return load(existing.spec)
     except SpecError as error:
@@ -289,7 +296,7 @@ class RoundLogs:
         return {name: file.tell() for name, file in self._files.items()}
 
 
-def _truncate_logs(folder: Path, lengths: Mapping[str, int]) -> None:
+def truncate_logs(folder: Path, lengths: Mapping[str, int]) -> None:
     """Cut the logs back to their lengths at the checkpoint and delete temporary files; on damage, change nothing."""
     sizes = {name: (folder / name).stat().st_size if (folder / name).exists() else 0 for name in LOGS}
     for name, size in sizes.items():
