@@ -51,6 +51,7 @@ from dragfl.vector import FlatModel, init_module
 
 ENTRY_POINT = "dragfl.build:worker_from_tables"  # how a worker process builds its worker
 BLOCK_BYTES = 32 << 20  # updates folded together take about this much memory
+RECEIVED_MB = 256  # updates of clients outside the simulator that are kept in memory: a disk is faster than a network
 
 # A worker process takes about two seconds to start. With engine.workers = "auto" there is one for each core if the run
 # and each round are large enough, counted in (parameters x samples) that clients pass through the model: about ten
@@ -86,7 +87,7 @@ def build_federation(
         seed=experiment.seed,
         lr=experiment.clients.lr,
         block=experiment.engine.block or default_block(model.dim),
-        kept_bytes=state.memory_mb << 20,
+        kept_bytes=(state.memory_mb if connect is None else min(state.memory_mb, RECEIVED_MB)) << 20,
         model=model,
         initial=model.w.clone(),
         initial_buffers=model.b.clone() if len(model.b) else None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import tracemalloc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -160,3 +162,16 @@ def test_a_detail_is_one_short_line() -> None:
     assert refused.detail.startswith("a b [31mx") and len(refused.detail) == 200
     with pytest.raises(ValueError, match="unknown reason"):
         Refused("because")
+
+
+def test_a_content_that_was_read_is_freed_without_a_garbage_collection() -> None:
+    """Otherwise a server holds the updates of many nodes at once."""
+    content = RecordDict({"arrays": ArrayRecord({"a": array(MATRIX)})})
+    freed = weakref.ref(content["arrays"])
+    gc.disable()
+    try:
+        one_array_record(content)
+        del content
+        assert freed() is None
+    finally:
+        gc.enable()

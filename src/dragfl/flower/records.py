@@ -73,9 +73,11 @@ def reply_content(reply: Message) -> RecordDict:
 
 def one_array_record(content: RecordDict) -> ArrayRecord:
     """The only ArrayRecord of a reply."""
-    if len(found := content.array_records) != 1:
+    # content.array_records and content refer to each other: the arrays would stay until the next garbage collection
+    found = [record for record in content.values() if isinstance(record, ArrayRecord)]
+    if len(found) != 1:
         raise Refused("missing record", f"{len(found)} ArrayRecords; 1 was expected")
-    return next(iter(found.values()))
+    return found[0]
 
 
 def check_keys(record: Mapping[str, Any], expected: Collection[str]) -> None:
