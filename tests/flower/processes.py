@@ -8,7 +8,7 @@ from pathlib import Path
 from dragfl.flower.guard import descendants
 from tests.runs.processes import wait_until
 
-__all__ = ["below", "living", "wait_until", "wait_until_gone"]
+__all__ = ["below", "living", "pid_of", "wait_until", "wait_until_gone"]
 
 Process = tuple[int, str]  # pid and the time of its start: a pid is used again
 
@@ -34,3 +34,17 @@ def _start_time(pid: int) -> str:
     except OSError:
         return ""
     return "" if fields[0] == "Z" else fields[19]
+
+
+def pid_of(command: str, root: int) -> int:
+    """The process below `root` that runs this command."""
+    found = [pid for pid, _ in below(root) if command in _command_line(pid)]
+    assert found, f"no {command} below {root}"
+    return min(found)
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""

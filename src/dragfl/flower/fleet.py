@@ -185,7 +185,7 @@ def environment(private: Path) -> dict[str, str]:
         "FLWR_HOME": str(private),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
     }
 
 
