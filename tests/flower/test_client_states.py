@@ -123,7 +123,7 @@ class Server:
 EVENTS = st.sampled_from(["accepted", "refused", "lost", "not asked", "checkpoint", "resume", "late"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(EVENTS, max_size=30))
 def test_the_client_always_finds_the_state_that_the_server_accepted(events: list[str]) -> None:
     """Each training adds a number that is used once, so that a state of another round or time line is noticed.
