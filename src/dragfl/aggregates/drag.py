@@ -105,8 +105,9 @@ class Drag:
         """r^(t+1) = (1 - alpha) r^t + alpha Delta^t, and the cases that the paper leaves open."""
         if plan.r is None or plan.rhat is None:  # no direction yet, or r vanished: start from the mean update
             return partial.mean if norm(partial.mean) > EPS else state.r
+        r = plan.r.float()  # the mean of a chain's rows is a sum, in float64
         if not norm(step) > EPS:  # a zero step must not erase the direction
-            return plan.r
+            return r
         if self.variant == "authors" and state.r is None:  # their average starts at zero, without r^0
             return plan.alpha * step
-        return torch.lerp(plan.r, step, plan.alpha)
+        return torch.lerp(r, step, plan.alpha)

@@ -9,6 +9,7 @@ import torch
 
 import dragfl
 from dragfl.algorithms import chain
+from dragfl.engine.aggregation import Sums
 from dragfl.types import FederationInfo, RoundContext, RoundInputs, Updates
 
 
@@ -32,6 +33,22 @@ def test_drag_after_nnm_starts_from_the_mean_of_the_mixed_rows() -> None:
     rows = dragfl.functional.nnm(sent.delta, f=1)
     step = dragfl.functional.drag(rows, rows.mean(0), c=0.25)
     torch.testing.assert_close(after.r, step, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["drag", "nnm+drag"])
+def test_drag_takes_updates_of_both_dtypes_and_sums_in_float64(name: str, dtype: torch.dtype) -> None:
+    """Sums across blocks are float64, and so is the mean of the rows that a chain passes on."""
+    X = torch.tensor([[1.0, 0.0], [1.0, 0.5], [0.5, -0.5]], dtype=dtype)
+    settings = {"f": 0} if "+" in name else {}
+    rows = dragfl.functional.nnm(X, f=0) if "+" in name else X
+    step = dragfl.functional.aggregate(name, X, **settings)
+    torch.testing.assert_close(step, dragfl.functional.drag(rows, rows.mean(0), c=0.25), rtol=1e-5, atol=1e-6)
+    rule, info = chain("nnm", "drag", f=0), FederationInfo(2, 3, 3, (0, 2))
+    state = rule.init(info)
+    plan = rule.begin(state, RoundContext(0, 0.1, 0), RoundInputs(), info)
+    wide = Sums([rule.fold(plan, updates(X.float().tolist()))]).partial
+    assert wide is not None and rule.finish(state, plan, wide)[1].r.dtype == torch.float32
 
 
 @pytest.mark.parametrize(
