@@ -19,9 +19,9 @@ def test_counts_by_node_and_reason_and_logs_each_once(caplog: pytest.LogCaptureF
     assert refusals.counts == {"node0": {"not finite": 3, "doubled": 1}, "15531545569531897383": {"not finite": 1}}
     assert refusals.total == 5
     assert [record.getMessage().split(" (")[0] for record in caplog.records] == [
-        "node node0: reply left out: not finite: weight: 1 of 4 values are NaN or infinite",
-        "node node0: reply left out: doubled",
-        "node 15531545569531897383: reply left out: not finite",
+        "node node0: left out: not finite: weight: 1 of 4 values are NaN or infinite",
+        "node node0: left out: doubled",
+        "node 15531545569531897383: left out: not finite",
     ]
     assert refusals.as_table()[0] == {"node": "15531545569531897383", "reason": "not finite", "count": 1}
     assert len(refusals.as_table()) == 3

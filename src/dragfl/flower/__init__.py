@@ -14,15 +14,20 @@ from dragfl.errors import DragflWarning, SpecError
 
 if TYPE_CHECKING:
     from dragfl.flower.client import client_app
+    from dragfl.flower.drag_strategy import BRDragStrategy, DragStrategy
     from dragfl.flower.serve import server_app
+    from dragfl.flower.strategy import AlgorithmStrategy
 
 TESTED = ("1.41", "1.42")  # minor versions of flwr that this version of dragfl was tested with
 
 _HOME = {
+    "AlgorithmStrategy": "dragfl.flower.strategy",
+    "BRDragStrategy": "dragfl.flower.drag_strategy",
+    "DragStrategy": "dragfl.flower.drag_strategy",
     "client_app": "dragfl.flower.client",
     "server_app": "dragfl.flower.serve",
 }
-__all__ = ["client_app", "server_app"]
+__all__ = ["AlgorithmStrategy", "BRDragStrategy", "DragStrategy", "client_app", "server_app"]
 
 
 def _check_version() -> None:

@@ -23,6 +23,8 @@ HEADER = re.compile(
 MAX_DETAIL = 200  # characters of a detail: it may quote what a client has written
 MAX_EXAMPLES = 1e12  # a larger number of training examples is no honest weight
 
+SUPERLINK_ERRORS = {3: "no reply", 4: "no reply", 5: "offline"}  # the time of a message or its reply is over; node gone
+
 FLOATS = tuple(np.dtype(kind) for kind in ("float16", "float32", "float64"))
 INTEGERS = tuple(
     np.dtype(kind) for kind in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -65,7 +67,8 @@ class Refused(Exception):
 def reply_content(reply: Message) -> RecordDict:
     """The content of a reply; raise `Refused` where it is an error of the client or of Flower."""
     if reply.has_error():
-        raise Refused("client error", f"error {reply.error.code}: {reply.error.reason}")
+        reason = SUPERLINK_ERRORS.get(reply.error.code, "client error")
+        raise Refused(reason, f"error {reply.error.code}: {reply.error.reason}")
     if not reply.has_content():
         raise Refused("missing record", "the reply is empty")
     return reply.content

@@ -35,7 +35,7 @@ class Refusals:
         reasons = self._counts.setdefault(node, Counter())
         reasons[reason] += 1
         if reasons[reason] == 1:
-            LOG.warning("node %s: reply left out: %s (logged once; counted from now on)", node, refused)
+            LOG.warning("node %s: left out: %s (logged once, then counted)", node, refused)
 
     def as_table(self) -> list[dict[str, str | int]]:
         """One row for each node and reason, sorted by both: {"node": ..., "reason": ..., "count": ...}."""
