@@ -12,11 +12,12 @@ from flwr.app import ConfigRecord, Context, Message
 from torch import Tensor
 
 import dragfl
+from dragfl.errors import DragflError
 from dragfl.flower import client_app
 from dragfl.flower.client_states import load_state
 from dragfl.runs.simulation import Simulation
 from tests.conftest import Load
-from tests.flower.local_grid import LocalGrid
+from tests.flower.local_grid import LocalGrid, over_the_wire
 from tests.flower.native import Federation
 
 DEADLINE_S = 20.0
@@ -170,6 +171,52 @@ def test_an_error_of_a_client_is_counted_and_logged_once_with_its_text(
     assert caplog.text.count("disk on fire") == 1
     expected, _ = after(spec, tmp_path / "lost", lose(4, 1, 2, 3))
     assert torch.equal(simulation.state.w, expected)
+
+
+@pytest.mark.parametrize("works_in", [0, 2])
+def test_nodes_that_never_work_end_the_run(experiment: Load, tmp_path: Path, works_in: int) -> None:
+    """Without a state-dir SCAFFOLD fails at every client; once a client has worked, the run goes on."""
+    spec = experiment(rounds=5, algorithm={"name": "scaffold"}, **FLOWER)
+    federation = Federation(spec, tmp_path)
+    configs = [context.node_config for context in federation.grid.contexts]
+    folders = [config.pop("state-dir") for config in configs]
+    records, simulation = [], federation.simulation()
+
+    def run() -> None:
+        for record in simulation:
+            records.append(record)
+            if record.round == works_in - 1:
+                configs[0]["state-dir"] = folders[0]
+
+    if works_in:
+        run()
+        assert [r.metrics["used"] for r in records] == [0, 1, 1, 1, 1]
+        return
+    with pytest.raises(DragflError, match=r"every client has failed in 3 rounds, .*state-dir: there is none"):
+        run()
+    assert len(records) == 2
+
+
+def test_a_reply_to_nothing_that_was_asked_is_counted_and_changes_nothing(experiment: Load, tmp_path: Path) -> None:
+    spec = experiment(rounds=1, **FLOWER)
+    federation = Federation(spec, tmp_path)
+    pull = federation.grid.pull_messages
+
+    def with_another(ids: Any) -> list[Message]:
+        replies = list(pull(ids))
+        for reply in list(replies):
+            if reply.metadata.message_type == "train" and reply.metadata.src_node_id == federation.grid.ids[2]:
+                forged = over_the_wire(reply)
+                forged.metadata.__dict__["_reply_to_message_id"] = "ab" * 32
+                replies.append(forged)
+        return replies
+
+    federation.grid.pull_messages = with_another  # type: ignore[method-assign]
+    simulation = federation.simulation()
+    (record,) = simulation
+    assert torch.equal(simulation.state.w, list_model(dragfl.simulate(spec)))
+    assert record.metrics["refused"] == 1 and record.metrics["used"] == 6
+    assert federation.backend.refusals.counts == {"unknown": {"unknown node": 1}}
 
 
 def test_too_few_replies_leave_the_model_and_the_states_as_they_are(experiment: Load, tmp_path: Path) -> None:

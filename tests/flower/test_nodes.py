@@ -9,6 +9,7 @@ import pytest
 from flwr.app import Context, Message
 
 from dragfl.config.tables import Flower
+from dragfl.errors import DragflError
 from dragfl.flower.exchange import Exchange
 from dragfl.flower.hello import hello_reply
 from dragfl.flower.nodes import Nodes
@@ -91,3 +92,9 @@ def test_a_restarted_node_without_authentication_gets_its_number_back(secure: bo
     grid.ids[0], grid.keys[0] = grid.ids[0] + 500, b"third"
     found = [places(grid, nodes, round) for round in (2, 3)]
     assert found[-1] == ({1: 1} if secure else {0: 0, 1: 1})
+
+
+def test_where_no_node_answers_the_error_has_the_reason() -> None:
+    _, nodes = start([{"partition-id": -1}, {"partition-id": -1}], names=["a", "b"])
+    with pytest.raises(DragflError, match=r"none of 2 nodes has answered \(b: client error: greeting: error 2.*-1"):
+        nodes.find(1)

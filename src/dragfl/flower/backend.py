@@ -25,6 +25,7 @@ from dragfl.engine.backends.local import LocalBackend
 from dragfl.engine.client import ClientResults, TrainTask, concat
 from dragfl.engine.evaluation import Score
 from dragfl.engine.simulator import Worker
+from dragfl.errors import DragflError
 from dragfl.flower.accepted import Accepted
 from dragfl.flower.exchange import UNAVAILABLE, Exchange, read_from
 from dragfl.flower.messages import (
@@ -45,6 +46,7 @@ from dragfl.types import Plan, RoundContext, RoundRecord, Updates
 
 # A message outlives the deadline by the time that it takes to pull all replies that have come before it.
 GRACE_S, PULL_BYTES_PER_S = 60.0, 5e6
+FAILING_ROUNDS = 3  # rounds without any reply but errors, before the run ends
 LOOK_EVERY_S = 10.0  # for nodes, while too few are online
 
 LOG = logging.getLogger("dragfl")
@@ -82,6 +84,7 @@ class FlowerBackend:
         self._online: dict[int, Member] = {}
         self._missing: dict[int, str] = {}
         self._counts: dict[str, int] = {}
+        self._failing: set[int] | None = set()  # rounds in which every client failed; None after a usable reply
         self._late: dict[str, tuple[Member, int]] = {}  # (member, round) of messages without a reply at the deadline
 
     def train(self, tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
@@ -148,6 +151,7 @@ class FlowerBackend:
                 self._miss(late.member, "no reply", f"within {self._settings.deadline:g} s")
                 self._late[id] = late.member, self._round
             yield [found[m] for m in task.clients if m in found]
+        self._check_failing({m for task in tasks for m in task.clients})
 
     def _send(self, tasks: Sequence[TrainTask], make: MakeMessage, until: float) -> list[dict[str, Asked]]:
         """Send one message to each client that is online; for each block the messages by id."""
@@ -184,6 +188,7 @@ class FlowerBackend:
         try:
             found[asked.client] = read_from(reply, asked.member.node, lambda message: read(message, asked))
             self._missing.pop(asked.client, None)
+            self._failing = None
         except Refused as refused:
             if refused.reason in UNAVAILABLE.values() or refused.reason == "client error":
                 self._miss(asked.member, refused.reason, refused.detail)
@@ -215,6 +220,17 @@ class FlowerBackend:
     def _count(self, name: str) -> None:
         if name:
             self._counts[name] = self._counts.get(name, 0) + 1
+
+    def _check_failing(self, asked: set[int]) -> None:
+        """Raise where no client has ever worked: the nodes are set up wrong, and more rounds would not help."""
+        if self._failing is None or any(self._missing.get(m) != "client error" for m in asked):
+            return
+        self._failing.add(self._round)
+        if len(self._failing) >= FAILING_ROUNDS:
+            raise DragflError(
+                f"every client has failed in {FAILING_ROUNDS} rounds, the last one: {self.refusals.last}; fix the "
+                "nodes, then start the app again with the same run-dir"
+            )
 
     def _begin(self, tasks: Sequence[TrainTask]) -> None:
         """At the first exchange of a round: clear the counts, look for late replies and for nodes."""

@@ -10,6 +10,7 @@ from functools import partial
 from importlib.metadata import version
 
 from dragfl.config.tables import Flower
+from dragfl.errors import DragflError
 from dragfl.flower.exchange import Exchange, read_from
 from dragfl.flower.hello import Hello, hello_message, read_hello
 from dragfl.flower.records import Refused
@@ -38,7 +39,8 @@ class Nodes:
         Only the first call waits for answers: a node that comes during the run takes part from the next round on.
         """
         now = self._exchange.clock()
-        until, self._first = now + (self._settings.wait if self._first else 0.0), False
+        first, self._first = self._first, False
+        until = now + (self._settings.wait if first else 0.0)
         nodes = self._exchange.nodes(now + self._settings.deadline)
         if not self._settings.secure:  # SuperNodes without a key of their own make one at every start
             nodes = [replace(node, key="") for node in nodes]
@@ -49,6 +51,11 @@ class Nodes:
         for node in sorted(new, key=self._order):
             if member := self._admit(node, round, online):
                 online[member.client] = member
+        if first and nodes and not online:
+            raise DragflError(
+                f"none of {len(nodes)} nodes has answered ({self._refusals.last or 'no reply'}); see the logs of the "
+                "SuperNodes, then start the app again with the same run-dir"
+            )
         return dict(sorted(online.items()))
 
     def _order(self, node: Node) -> tuple[bool, str, int]:

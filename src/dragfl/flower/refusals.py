@@ -19,6 +19,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
+        self.last = ""  # the last one, as text
 
     @property
     def counts(self) -> Mapping[str, Mapping[str, int]]:
@@ -32,6 +33,7 @@ class Refusals:
     def add(self, node: str, reason: str, detail: str = "") -> None:
         """Count a refusal. `Refused` cleans a detail that a client has written; so does this."""
         refused = Refused(reason, detail)
+        self.last = f"{node}: {refused}"
         reasons = self._counts.setdefault(node, Counter())
         reasons[reason] += 1
         if reasons[reason] == 1:
