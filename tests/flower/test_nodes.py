@@ -69,7 +69,7 @@ def test_a_node_that_never_answers_costs_one_wait() -> None:
 def test_a_node_that_fails_is_logged_and_greeted_again(caplog: pytest.LogCaptureFixture) -> None:
     grid, nodes = start([{"partition-id": "x"}, {}], names=["a", "b"])
     assert places(grid, nodes, 1) == {0: 1}
-    assert "node a: reply left out: client error: greeting: error 2" in caplog.text
+    assert "node a: left out: client error: greeting: error 2" in caplog.text
     assert places(grid, nodes, 2) == {0: 1}
     assert [sent[0] for sent in grid.sent] == [0, 1, 0]
 
