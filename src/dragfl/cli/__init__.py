@@ -31,13 +31,41 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    from dragfl.cli import arena, check, data, demo, doctor, list_parts, migrate, report, reproduce, resume, run, sweep
+    from dragfl.cli import (
+        arena,
+        check,
+        data,
+        demo,
+        deploy,
+        doctor,
+        list_parts,
+        migrate,
+        report,
+        reproduce,
+        resume,
+        run,
+        sweep,
+    )
 
     as_written = argparse.RawDescriptionHelpFormatter  # keeps the line breaks of the epilog
     top = Parser(prog="dragfl", description=DESCRIPTION, epilog=EPILOG, formatter_class=as_written)
     top.add_argument("-V", "--version", action="version", version=f"dragfl {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, run, sweep, arena, reproduce, resume, report, data, list_parts, check, migrate, doctor):
+    for command in (
+        demo,
+        run,
+        sweep,
+        arena,
+        reproduce,
+        resume,
+        report,
+        data,
+        list_parts,
+        check,
+        deploy,
+        migrate,
+        doctor,
+    ):
         command.add(commands)
     return top
 

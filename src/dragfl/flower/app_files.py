@@ -11,11 +11,15 @@ and `.json` are sent, and none that is named like a test. The root of the archiv
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
 import tomli_w
+
+from dragfl.errors import SpecError
 
 PACKAGE = "dragfl_app"  # not the name of the spec: a package called `torch` would hide torch
 _MODULE = '''"""The {what} of this app: dragfl's own, for the spec in this folder."""
@@ -42,6 +46,18 @@ def write_app(folder: Path, spec_toml: str, name: str, *, run_dir: str = "") -> 
     (package / "spec.toml").write_text(spec_toml)
 
 
+def packed_files(folder: Path) -> set[str]:
+    """The files that Flower packs into the archive of an app; `SpecError` if it refuses the app."""
+    from flwr.cli.build import build_fab_from_disk
+
+    try:
+        archive = build_fab_from_disk(folder)
+    except ValueError as error:
+        raise SpecError(f"{folder}: Flower cannot pack this app: {' '.join(str(error).split())}") from None
+    with zipfile.ZipFile(io.BytesIO(archive)) as fab:
+        return set(fab.namelist())
+
+
 def app_name(name: str) -> str:
     """The name of a spec as Flower allows it: letters, digits and hyphens, a letter first, at most 32 characters."""
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
@@ -55,6 +71,7 @@ def _project(name: str, run_dir: str) -> dict[str, object]:
             "name": app_name(name),
             "version": "1.0.0",
             "description": f"{name}: a federation of dragfl {version('dragfl')}",
+            "license": "LicenseRef-unpublished",  # without one, every `flwr run` prints a warning
             "dependencies": [f"dragfl[flower]>={version('dragfl')}"],
         },
         "tool": {
