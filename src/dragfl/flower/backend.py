@@ -27,7 +27,7 @@ from dragfl.engine.evaluation import Score
 from dragfl.engine.simulator import Worker
 from dragfl.errors import DragflError
 from dragfl.flower.accepted import Accepted
-from dragfl.flower.exchange import UNAVAILABLE, Exchange, read_from
+from dragfl.flower.exchange import Exchange, read_from
 from dragfl.flower.messages import (
     Order,
     Payload,
@@ -38,7 +38,7 @@ from dragfl.flower.messages import (
     train_message,
 )
 from dragfl.flower.nodes import Nodes
-from dragfl.flower.records import Refused
+from dragfl.flower.records import SUPERLINK_ERRORS, Refused
 from dragfl.flower.refusals import Refusals
 from dragfl.flower.roster import Member, Roster
 from dragfl.runs.directory import NODES, load_run
@@ -47,6 +47,7 @@ from dragfl.types import Plan, RoundContext, RoundRecord, Updates
 # A message outlives the deadline by the time that it takes to pull all replies that have come before it.
 GRACE_S, PULL_BYTES_PER_S = 60.0, 5e6
 FAILING_ROUNDS = 3  # rounds without any reply but errors, before the run ends
+NOTHING_SENT = {"client error", *SUPERLINK_ERRORS.values()}  # reasons of clients that have sent no result
 LOOK_EVERY_S = 10.0  # for nodes, while too few are online
 
 LOG = logging.getLogger("dragfl")
@@ -190,7 +191,7 @@ class FlowerBackend:
             self._missing.pop(asked.client, None)
             self._failing = None
         except Refused as refused:
-            if refused.reason in UNAVAILABLE.values() or refused.reason == "client error":
+            if refused.reason in NOTHING_SENT:
                 self._miss(asked.member, refused.reason, refused.detail)
             else:
                 self._missing[asked.client] = refused.reason

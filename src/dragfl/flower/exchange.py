@@ -17,13 +17,12 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import RunNotRunningException
 
 from dragfl.errors import Interrupted
-from dragfl.flower.records import Refused
+from dragfl.flower.records import Refused, reply_content
 from dragfl.flower.roster import Node
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, GROWTH = 0.1, 1.0, 1.5  # between two looks for replies
 LOST = (httpx.TransportError, OSError)  # the connection to SuperLink; flwr's grid has tried again before it raises
 
-UNAVAILABLE = {3: "no reply", 4: "no reply", 5: "offline"}  # codes of flwr's errors that are not the client's
 
 LOG = logging.getLogger("dragfl")
 T = TypeVar("T")
@@ -147,9 +146,7 @@ def read_from(reply: Message | Refused, node: int, read: Callable[[Message], T])
     """What `read` makes of a reply of this node; raise `Refused` if it is an error or cannot be read."""
     if isinstance(reply, Refused):
         raise reply
-    if reply.has_error():
-        reason = UNAVAILABLE.get(reply.error.code, "client error")
-        raise Refused(reason, f"error {reply.error.code}: {reply.error.reason}")
+    reply_content(reply)
     if reply.metadata.src_node_id != node:
         raise Refused("unknown node", f"{reply.metadata.src_node_id} replied for {node}")
     try:
