@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tomllib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from dragfl.cli.progress import RunProgress
 from dragfl.errors import DataError, Diverged, DragflError, DragflWarning, Interrupted, SpecError
 from dragfl.flower import local
 from dragfl.runs.directory import FLOWER, METRICS, MODEL, NODES
+from dragfl.runs.lock import lock_folder
 from tests.conftest import DIGITS
 from tests.flower.processes import below, living
 
@@ -131,6 +133,75 @@ class TestNewRounds:
 
     def test_before_the_directory_exists(self, tmp_path: Path) -> None:
         assert local.NewRounds(tmp_path / "later").read() == []
+
+
+class Scripted:
+    """A fleet that answers what it is told: a status, or an error."""
+
+    def __init__(self, *answers: str | DragflError) -> None:
+        self.answers, self.stopped, self.checks = list(answers), 0, 0
+
+    def check(self) -> None:
+        self.checks += 1
+
+    def status(self, run: str) -> tuple[str, str]:
+        answer = self.answers.pop(0)
+        if isinstance(answer, DragflError):
+            raise answer
+        return answer, "details"
+
+    def stop(self, run: str) -> None:
+        self.stopped += 1
+        if self.stopped == 1:
+            raise DragflError("busy")
+
+
+class TestFollow:
+    """The caller's part while the ServerApp works."""
+
+    @pytest.fixture(autouse=True)
+    def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(local, "POLL_S", 0.0)
+        monkeypatch.setattr(local, "STATUS_S", 0.0)
+
+    def follow(self, fleet: Any, folder: Path, stop: bool = False) -> tuple[tuple[str, str], list[int]]:
+        rounds: list[int] = []
+        new = local.NewRounds(folder)
+        for name in ("metrics", "clients", "timing"):
+            append(folder / f"{name}.jsonl", '{"round":1}\n')
+        end = local._follow(fleet, "7", new, lambda record: rounds.append(record.round), lambda: stop)
+        return end, rounds
+
+    def test_rounds_are_passed_on_until_the_run_has_ended(self, tmp_path: Path) -> None:
+        fleet = Scripted("running", "running", "finished:completed")
+        assert self.follow(fleet, tmp_path) == (("finished:completed", "details"), [1])
+        assert (fleet.checks, fleet.stopped) == (3, 0)
+
+    def test_a_request_to_stop_is_repeated_until_it_is_heard(self, tmp_path: Path) -> None:
+        fleet = Scripted("running", "running", "running", "finished:stopped")
+        assert self.follow(fleet, tmp_path, stop=True)[0][0] == "finished:stopped"
+        assert fleet.stopped == 2
+
+    def test_a_superlink_may_be_silent_for_a_while(self, tmp_path: Path) -> None:
+        busy = [DragflError("no answer")] * (local.SILENT - 1)
+        assert self.follow(Scripted(*busy, "running", *busy, "finished:failed"), tmp_path)[0][0] == "finished:failed"
+        with pytest.raises(DragflError, match="no answer"):
+            self.follow(Scripted(*busy, DragflError("no answer")), tmp_path)
+
+    def test_a_stopped_server_may_write_its_checkpoint(self, tmp_path: Path) -> None:
+        """Its run has ended for Flower before its process has; the lock of the run directory is the process's."""
+        answers = iter(range(3))
+        lock = ExitStack()
+        lock.enter_context(lock_folder(tmp_path))
+
+        class Stopping(Scripted):
+            def status(self, run: str) -> tuple[str, str]:
+                if next(answers) == 2:
+                    lock.close()
+                return "finished:stopped", ""
+
+        assert self.follow(Stopping(), tmp_path)[0][0] == "finished:stopped"
+        assert next(answers, None) is None
 
 
 def append(path: Path, text: str) -> None:

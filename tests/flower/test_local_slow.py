@@ -65,12 +65,9 @@ class TestOneFederation:
         write_app(app, experiment.to_toml(), name)
         submitted = fleet.submit(app, {"run-dir": str(run)})
 
-        def ended() -> bool:
+        while not fleet.status(submitted)[0].startswith("finished"):
             fleet.check()
             time.sleep(1.0)
-            return fleet.status(submitted)[0].startswith("finished")
-
-        wait_until(ended)
         assert fleet.status(submitted)[0] == "finished:completed", fleet.server_log(submitted)
         expected = simulated(experiment, tmp_path / "simulated")
         found = dragfl.load_run(run).model()

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ MANY = 32  # nodes; above it a warning
 NODE_GB = 0.3
 POLL_S = 0.25  # between looks at the logs
 STATUS_S = 1.0  # between questions to SuperLink
+SILENT = 10  # questions without an answer, of up to 30 s each
 SERVER_LOG = "server.log"
 FAILED = "ServerApp failed with exception: "  # how Flower begins the text of an exception
 CLASS = re.compile(r"^dragfl\.errors\.(\w+): ", re.MULTILINE)  # in the traceback of an exception
@@ -155,16 +157,22 @@ def _follow(
     fleet: Fleet, run: str, rounds: NewRounds, on_record: OnRecord, should_stop: Callable[[], bool]
 ) -> tuple[str, str]:
     """Pass rounds on until the run has ended; returns its status and Flower's text about it."""
-    asked, next_question = False, 0.0
+    asked, silent, next_question = False, 0, 0.0
     while True:
         for record in rounds.read():
             on_record(record)
         fleet.check()
         if not asked and should_stop():
-            asked = True
-            fleet.stop(run)
+            with suppress(DragflError):  # it has just ended, or is asked again
+                fleet.stop(run)
+                asked = True
         if time.monotonic() >= next_question:
-            status, details = fleet.status(run)
+            try:
+                (status, details), silent = fleet.status(run), 0
+            except DragflError:  # on a busy machine
+                (status, details), silent = ("", ""), silent + 1
+                if silent == SILENT:
+                    raise
             if status.startswith("finished") and not is_locked(rounds.folder):  # a stopped one writes a checkpoint
                 for record in rounds.read():
                     on_record(record)
