@@ -20,7 +20,7 @@ from benchmarks.results import BUSY, Comparison, Row, describe_environment
 from benchmarks.timing import Tick, silent
 from benchmarks.workloads import WORKLOADS
 
-NAMES = ("W1", "W2", "W3", "W4", "W5", "aggregators", "trainers")
+NAMES = ("W1", "W2", "W3", "W4", "W5", "aggregators", "trainers", "flower")
 REPEATS = 9
 
 
@@ -31,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Measure dragfl against the bare kernels, a plain PyTorch loop, and other libraries that are "
         "installed. Contenders take turns in one run; medians and ratios are printed, written as JSON and drawn. "
         "W1, W2: rounds of the MLP; W3: rounds of the CNN; W4: aggregation; W5: 10,000 clients per round; "
-        "aggregators: robust rules against ByzFL; trainers: every trainer, by model shape.",
+        "aggregators: robust rules against ByzFL; trainers: every trainer, by model shape; flower: memory of a Flower "
+        "server, seconds of a round on Flower.",
     )
     parser.add_argument("names", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(NAMES)}; default: W1 to W5")
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"turns of each contender (default: {REPEATS})")
@@ -64,6 +65,10 @@ def measure(name: str, repeats: int, tick: Tick = silent) -> list[Comparison]:
     if name in WORKLOADS:
         found = [rounds.measure(WORKLOADS[name], repeats, tick)]
         return [*found, memory.measure(WORKLOADS[name], tick)] if name == "W5" else found
+    if name == "flower":
+        from benchmarks import flower_memory, flower_rounds  # they need flwr
+
+        return [flower_memory.measure(tick), flower_rounds.measure(repeats, tick)]
     return {"W4": aggregation, "aggregators": aggregators, "trainers": trainers}[name].measure(repeats, tick)
 
 
