@@ -20,7 +20,7 @@ from dragfl.flower.processes import GuardedProcesses, python_path, tail
 
 BIN = Path(sys.executable).parent
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-DEADLINE_S = 300  # guards against tests that hang
+DEADLINE_S = 1200  # guards against tests that hang
 
 
 def two_free_ports() -> int:
@@ -36,11 +36,11 @@ def two_free_ports() -> int:
             return int(port)
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
+def wait_until(holds: Callable[[], bool], what: str, pause_s: float = 0.3) -> None:
     until = time.monotonic() + DEADLINE_S
     while not holds():
         assert time.monotonic() < until, what
-        time.sleep(0.3)
+        time.sleep(pause_s)
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def test_a_federation_runs_through_the_proxy_which_refuses_all_but_the_fleet_api
         assert "failed" not in run["status"], installed.flwr("log", answer["run-id"], "prod", "--show")
         return str(run["status"]) == "finished:completed"
 
-    wait_until(finished, installed.tail("dragfl-superexec"))
+    wait_until(finished, installed.tail("dragfl-superexec"), pause_s=5)
     run = dragfl.load_run(tmp_path / "system" / "var" / "server" / "runs" / "small")
     assert run.complete and [row["used"] for row in run.metrics] == [2, 2]
     assert {node["name"] for node in run.nodes.values()} == {"node0", "node1"}

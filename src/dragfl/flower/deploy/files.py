@@ -142,7 +142,7 @@ def write_readme(
             LINK_PORT=str(d.link_port),
             REGISTER="\n".join(register),
             NODE=nodes[0],
-            RUNS=f"{state}/server/runs",
+            STATE=state,
             REQUIREMENTS=_requirements(),
             PYTHON=_PYTHON,
             SERVER_DAYS=str(SERVER_DAYS),

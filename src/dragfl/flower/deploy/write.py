@@ -20,6 +20,7 @@ from dragfl.flower.app_files import PACKAGE, app_name, write_app
 from dragfl.flower.certificates import make_authority, make_node_key, make_server_certificate
 from dragfl.flower.deploy import files
 from dragfl.flower.deploy.layout import (
+    LOOPBACK,
     STATE,
     Deployment,
     is_loopback,
@@ -63,7 +64,9 @@ def init(
     if count < (waits := experiment.flower.min_nodes or total):
         advice = "add the others with `dragfl deploy add-node`, or set flower.min_nodes"
         warnings.warn(f"{count} nodes are written, and the run waits for {waits}; {advice}", DragflWarning, 2)
-    deployment = Deployment(app_name(experiment.name), tuple(hosts) or ("localhost",), port, not insecure)
+    deployment = Deployment(
+        app_name(experiment.name), tuple(hosts) or (LOOPBACK if insecure else "localhost",), port, not insecure
+    )
     state = f"{target}/state" if insecure else STATE
     modules = local_modules(own, Path(spec).parent) if spec is not None else {}
     with _new_folder(target) as new:
