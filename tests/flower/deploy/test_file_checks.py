@@ -162,5 +162,5 @@ def test_a_stateless_algorithm_needs_no_state_dir(deployment: Path) -> None:
 def test_an_insecure_deployment_passes_on_loopback_only(tmp_path: Path) -> None:
     folder = deploy.init(tmp_path / "d", nodes=1, insecure=True)
     assert not _failures(folder)
-    _replace("deployment.toml", "localhost", "fl.example.org")(folder)
+    _replace("deployment.toml", "127.0.0.1", "fl.example.org")(folder)
     assert set(_failures(folder)) == {"TLS"}
