@@ -119,8 +119,10 @@ class NamedArrays:
 
     def record(self, w: Tensor, statistics: Tensor | None, integers: Values) -> ArrayRecord:
         """The arrays of a model, in the order and dtypes of the initial ones."""
-        rounded = {name: np.rint(value) if value.dtype.kind == "f" else value for name, value in integers.items()}
-        values = {**rounded, **self._pieces("parameter", w)}
+        values = self._pieces("parameter", w)
+        for entry in self.kind("integer"):
+            value = integers[entry.name]
+            values[entry.name] = np.rint(value) if value.dtype in FLOATS else value
         values |= {} if statistics is None else self._pieces("statistic", statistics)
         with np.errstate(over="ignore"):
             return ArrayRecord({e.name: Array(np.asarray(values[e.name]).astype(e.dtype)) for e in self.entries})

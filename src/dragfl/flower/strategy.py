@@ -70,8 +70,9 @@ class AlgorithmStrategy(FedAvg):
 
     Parameters
     ----------
-    algorithm : str | Algorithm
-        A preset (`dragfl list algorithms`), a chain such as "nnm+median", or an `Algorithm` of your own parts.
+    algorithm : str | Algorithm | function
+        A preset (`dragfl list algorithms`), a chain such as "nnm+median", an `Algorithm` of your own parts, or a
+        function of the (n, d) updates that returns the step.
     root : (ArrayRecord, int) -> ArrayRecord | Mapping[str, ndarray | Tensor], optional
         Trains the arrays it is given on the server's own data and returns them; the second argument is the round. It is
         required by br_drag, fltrust and root_only.
@@ -103,7 +104,7 @@ class AlgorithmStrategy(FedAvg):
 
     def __init__(
         self,
-        algorithm: str | Algorithm = "fedavg",
+        algorithm: str | Algorithm | Callable[..., Any] = "fedavg",
         *,
         root: RootFunction | None = None,
         seed: int = 0,

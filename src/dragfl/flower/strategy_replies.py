@@ -14,7 +14,7 @@ from flwr.app import Message, Metadata, MetricRecord, RecordDict
 from dragfl.engine.client import BUFFERS, ClientResults
 from dragfl.flower.named_arrays import NamedArrays, Values
 from dragfl.flower.records import MAX_EXAMPLES, Refused, check_finite, one_array_record, read_number, reply_content
-from dragfl.flower.refusals import Refusals
+from dragfl.flower.refusals import LOG, Refusals
 from dragfl.types import Updates
 
 INTEGERS = "integers"  # the name of the changes of integer arrays among the extras
@@ -114,6 +114,10 @@ class Asked:
                 found.append(check(self.clients[node], reply))
             except Refused as refused:
                 refusals.add(self.names[node], refused.reason, refused.detail)
+                continue
+            except Exception as error:  # a reply must never end the run
+                LOG.debug("a reply cannot be read", exc_info=True)
+                refusals.add(self.names[node], "unreadable array", f"{type(error).__name__}: {error}")
                 continue
             if bad := [name for name, value in metrics_of(reply.content).items() if not _finite(value)]:
                 refusals.add(self.names[node], "bad metric", f"{bad[0]} is not finite")

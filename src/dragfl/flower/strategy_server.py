@@ -168,7 +168,7 @@ def _root_update(arrays: NamedArrays, returned: Any, sent: Values) -> Tensor:
     return torch.cat(pieces) - arrays.vector(sent)
 
 
-def drop_in_algorithm(name: str | Algorithm, settings: Mapping[str, Any], root: bool) -> Algorithm:
+def drop_in_algorithm(name: object, settings: Mapping[str, Any], root: bool) -> Algorithm:
     """The algorithm of a strategy; raise where it changes local training, or misses the root data or f."""
     algorithm = make_algorithm({"algorithm": {"name": name, **settings}})
     rule, label = algorithm.aggregate, algorithm.name
