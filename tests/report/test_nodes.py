@@ -90,10 +90,11 @@ def test_a_run_in_the_simulator_has_no_nodes(
 
 
 def test_reasons_without_a_roster_are_listed(make_run: MakeRun) -> None:
-    run = on_flower(make_run("one", rounds=2), [a_round([0, 1]), a_round([0, 1], ["offline", None])], [])
+    named = a_round([0, 1]) | {"node": ["lab", None]}
+    run = on_flower(make_run("one", rounds=2), [named, a_round([0, 1], ["offline", None])], [])
     (run.path / "nodes.json").unlink()
     assert [row.cells() for row in node_rows(load_run(run.path))] == [
-        ["—", "0", "1 of 2", "offline: 1 (round 2)"],
+        ["lab", "0", "1 of 2", "offline: 1 (round 2)"],
         ["—", "1", "2 of 2", "—"],
     ]
 

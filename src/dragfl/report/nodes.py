@@ -60,21 +60,24 @@ def node_rows(run: Run) -> list[NodeRow]:
     if not run.nodes and not any("reason" in line for line in run.clients):
         return []
     sampled: dict[int, int] = {}
+    names: dict[int, str] = {}
     missing: dict[int, dict[str, list[int]]] = {}
     for line in run.clients:
         n = len(line["client"])
         columns = (line.get(name) or [None] * n for name in ("dropped", "reason", "steps"))
+        names |= {m: name for m, name in zip(line["client"], line.get("node", ()), strict=False) if name}
         for client, dropped, reason, steps in zip(line["client"], *columns, strict=True):
             sampled[client] = sampled.get(client, 0) + 1
             if dropped:
                 why = str(reason or ("not finite" if steps else "no result"))
                 missing.setdefault(client, {}).setdefault(why, []).append(line["round"])
+    names |= {client: node["name"] for client, node in run.nodes.items()}
     rows = []
     for client in sorted(sampled.keys() | run.nodes.keys()):
         found = {why: tuple(rounds) for why, rounds in missing.get(client, {}).items()}
         asked = sampled.get(client, 0)
         used = asked - sum(map(len, found.values()))
-        rows.append(NodeRow(client, run.nodes.get(client, {}).get("name"), asked, used, found))
+        rows.append(NodeRow(client, names.get(client), asked, used, found))
     return rows
 
 
