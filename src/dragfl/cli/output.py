@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ def print_result(run: Run, args: argparse.Namespace, *, already_done: bool = Fal
             print("already finished, nothing to run")
         print(describe_result(run))
         if run.nodes:
-            print_nodes(run)
+            print_nodes(_node_rows(run))
         print(f"run directory: {run.path}")
     return 4 if run.diverged else 0
 
@@ -46,14 +46,15 @@ def describe_result(run: Run) -> str:
     return ", ".join(parts)
 
 
-def print_nodes(run: Run) -> None:
-    """The nodes of a run on Flower: how often each was sampled and used, and why results are missing."""
+def print_nodes(rows: Sequence[NodeRow], label: str = "") -> None:
+    """How many results of a run on Flower are missing, and if there are any, of which nodes and why."""
     from rich.console import Console
 
     from dragfl.report.nodes import describe_missing, rich_node_table
 
-    rows = _node_rows(run)
-    Console().print(rich_node_table(rows, f"nodes: {describe_missing(rows)} results are missing"))
+    print(f"{label}{len(rows)} nodes, {describe_missing(rows)} results are missing")
+    if any(row.missing for row in rows):
+        Console().print(rich_node_table(rows))
 
 
 def _node_rows(run: Run) -> list[NodeRow]:

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dragfl.cli.output import print_nodes
+
 if TYPE_CHECKING:
     from dragfl.report import Summary
 
@@ -75,13 +77,13 @@ def print_summary(summary: Summary) -> None:
     from rich.console import Console
 
     from dragfl.report import rich_tables
-    from dragfl.report.nodes import describe_missing, node_tables, rich_node_table
+    from dragfl.report.nodes import node_tables
 
     console = Console()
     for table in rich_tables(summary.rows, console.width):
         console.print(table)
     for label, _, nodes in node_tables(summary.groups):
-        console.print(rich_node_table(nodes, f"nodes of {label}: {describe_missing(nodes)} results are missing"))
+        print_nodes(nodes, f"{label}: ")
     for comparison in summary.comparisons:
         console.print("\n".join(comparison.lines()), markup=False, highlight=False, soft_wrap=True)
     for note in summary.found.notes():

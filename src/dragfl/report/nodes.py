@@ -105,18 +105,15 @@ def describe_missing(rows: Sequence[NodeRow]) -> str:
     return f"{sampled - sum(row.used for row in rows)} of {sampled}"
 
 
-def rich_node_table(rows: Sequence[NodeRow], title: str = "") -> Table:
+def rich_node_table(rows: Sequence[NodeRow]) -> Table:
     """The nodes for a terminal; of many nodes only those with a missing result."""
     from rich.markup import escape
     from rich.table import Table
 
-    shown = [row for row in rows if row.missing or len(rows) <= FEW]
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
-    table.title, table.title_justify, table.title_style = escape(title) or None, "left", "bold"
     for name in COLUMNS:
         table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
-    for row in shown:
-        table.add_row(*map(escape, row.cells()))
-    others = len(rows) - len(shown)
-    table.caption, table.caption_justify = f"{others} other nodes: no result is missing." if others else None, "left"
+    for row in rows:
+        if row.missing or len(rows) <= FEW:
+            table.add_row(*map(escape, row.cells()))
     return table
