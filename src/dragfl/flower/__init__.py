@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dragfl.flower.serve import server_app
     from dragfl.flower.strategy import AlgorithmStrategy
 
-TESTED = ("1.41", "1.42")  # minor versions of flwr that this version of dragfl was tested with
+TESTED = ("1.41",)  # minor versions of flwr that this version of dragfl was tested with
 
 _HOME = {
     "AlgorithmStrategy": "dragfl.flower.strategy",
@@ -37,8 +37,8 @@ def _check_version() -> None:
     except PackageNotFoundError:
         raise SpecError("dragfl.flower: flwr is not installed; install it with: pip install 'dragfl[flower]'") from None
     if ".".join(installed.split(".")[:2]) not in TESTED:
-        tested = " and ".join(TESTED)
-        warnings.warn(f"flwr {installed}: not tested with this version of dragfl ({tested} were)", DragflWarning, 2)
+        tested = ", ".join(TESTED)
+        warnings.warn(f"flwr {installed}: not tested with this version of dragfl (tested: {tested})", DragflWarning, 2)
 
 
 _check_version()
