@@ -50,14 +50,15 @@ def assert_same_bytes(run: Path, other: Path) -> None:
     assert (run / MODEL).read_bytes() == (other / MODEL).read_bytes()
 
 
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with Fleet(tmp_path_factory.mktemp("fleet"), 4) as fleet:
+        fleet.start_nodes()
+        yield fleet
+
+
 class TestOneFederation:
     """Four nodes serve several runs, one after the other."""
-
-    @pytest.fixture(scope="class")
-    def fleet(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-        with Fleet(tmp_path_factory.mktemp("fleet"), 4) as fleet:
-            fleet.start_nodes()
-            yield fleet
 
     @pytest.mark.parametrize("name", ["fedavg", "drag", "br_drag", "scaffold", "adabest", "trimmed_mean"])
     def test_the_bits_of_the_simulator(self, fleet: Fleet, tmp_path: Path, name: str) -> None:
@@ -150,4 +151,4 @@ def test_a_killed_node_is_left_out_and_comes_back(tmp_path: Path) -> None:
     assert {reason for reason in reasons() if reason} <= {"offline", "no reply", "client error"}
     assert reasons()[0] is None
     assert (run / FLOWER / "node-1.log").read_text().count("SuperNode ID") == 2
-    assert dragfl.load_run(run).nodes[1]["node"] == "node-1"
+    assert dragfl.load_run(run).nodes[1]["name"] == "node-1"
