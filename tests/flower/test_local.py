@@ -82,7 +82,7 @@ class TestBeforeTheStart:
             dragfl.run(dragfl.load(TINY, "flower.data=own"), "nowhere")
 
     def test_many_nodes_are_a_warning(self) -> None:
-        with pytest.warns(DragflWarning, match=r"clients\.total: 100 SuperNodes need about 30 GB of memory"):
+        with pytest.warns(DragflWarning, match=r"clients\.total: 100 SuperNodes need about 40 GB of memory"):
             local.check_local(dragfl.load(TINY, "clients.total=100"))
 
     def test_a_run_of_other_settings_is_kept(self, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("dragfl.flower")
 
 MANY = 32  # nodes; above it a warning
-NODE_GB = 0.3
+NODE_GB = 0.4  # while it trains; 0.2 while it waits
 POLL_S = 0.25  # between looks at the logs
 STATUS_S = 1.0  # between questions to SuperLink
 SILENT = 10  # questions without an answer, of up to 30 s each
