@@ -60,6 +60,21 @@ def test_the_model_is_that_of_the_clients_that_took_part(experiment: Load) -> No
     torch.testing.assert_close(some.state.w, fed.initial + delta[list(present)].mean(0))
 
 
+def test_a_client_that_is_away_does_not_lower_f(experiment: Load) -> None:
+    """Trimmed mean, f = 1: one of the six is away. The five others lose one value at each end, as if they were all."""
+    chosen = {"name": "trimmed_mean", "f": 1}
+    some, everyone = (
+        dragfl.simulate(experiment(rounds=1, clients=c, algorithm=chosen)) for c in ({"availability": 0.85}, {})
+    )
+    present = available_clients(some.federation, RoundContext(0, 0.2, 3), tuple(range(6)))
+    assert len(present) == 5
+    fed = everyone.federation
+    delta = torch.cat([b.updates.delta for b in fed.backend.train(TrainTasks(ServerRound.open(fed, fed.start())))])
+    list(some)
+    kept = delta[list(present)].sort(0).values[1:-1]
+    torch.testing.assert_close(some.state.w, fed.initial + kept.mean(0))
+
+
 def test_an_empty_round_is_skipped_and_changes_nothing(experiment: Load) -> None:
     rare = {"total": 6, "per_round": 2, "availability": 0.2}
     simulation = dragfl.simulate(experiment(rounds=12, clients=rare, algorithm={"name": "fedavgm"}))

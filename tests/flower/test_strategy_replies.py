@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord
+from flwr.app import Array, ArrayRecord, Context, Message, MessageType, MetricRecord
 
 from dragfl.flower import AlgorithmStrategy, DragStrategy
 from tests.flower.bad_replies import BAD_REPLIES, BY_GRID, REASONS, only, reordered_keys
 from tests.flower.local_grid import FIRST_ID, LocalGrid
-from tests.flower.numpy_app import NODES, initial_arrays, make_grid, start, vector
+from tests.flower.numpy_app import NODES, initial_arrays, make_grid, start, updates, vector
 
 BAD = 2  # of the nodes 0..4 this one misbehaves
 BAD_NAME = str(FIRST_ID + BAD)
@@ -150,7 +150,7 @@ def test_a_round_without_a_usable_reply_leaves_the_model_as_it_is(caplog: pytest
 @pytest.mark.parametrize(
     ("strategy", "reason"),
     [
-        (AlgorithmStrategy("krum", f=1), "krum: f=0 needs at least 3 updates, got 2 (3 more could not be used)"),
+        (AlgorithmStrategy("krum", f=1), "krum: f=1 needs at least 5 updates, got 2; "),
         (DragStrategy(min_replies=3), "2 usable replies, 3 required"),
     ],
 )
@@ -221,3 +221,20 @@ def test_a_metric_that_is_not_finite_is_left_out_of_the_average_alone() -> None:
     assert np.isfinite(result.evaluate_metrics_clientapp[1]["loss"])
     assert result.train_metrics_clientapp[1]["used"] == NODES
     assert strategy.refusals.counts == {BAD_NAME: {"bad metric": 2}}
+
+
+def test_an_honest_node_that_is_away_does_not_let_a_malicious_one_in() -> None:
+    """Trimmed mean, f = 1, of five nodes: node 0 is lost and node 4 sends 100 everywhere. f is not lowered."""
+    grid = make_grid()
+    grid.drop = lambda node, round: node == 0
+    hundred = {name: Array(np.full(array.shape, 100, np.float32)) for name, array in initial_arrays().items()}
+
+    def tamper(reply: Message) -> Message:
+        reply.content["arrays"] = ArrayRecord(hundred)
+        return reply
+
+    grid.tamper = only(grid.ids[4], training_only(tamper))
+    result = start(AlgorithmStrategy("trimmed_mean", f=1), grid, rounds=1)
+    w = vector(initial_arrays())
+    rows = torch.cat([updates(w, range(1, 4)), (100 - w)[None]]).sort(0).values[1:-1]
+    torch.testing.assert_close(vector(result.arrays), w + rows.mean(0))

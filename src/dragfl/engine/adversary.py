@@ -90,7 +90,8 @@ class Rehearsal:
         if not any(block.usable().any() for block in blocks):
             return everyone.delta.new_zeros(self.info.dim)
         inputs = RoundInputs(root=self.defence.root, mean=mean, model=self.defence.model)
-        plan = calls.begin(rule, state, self.context, inputs, self.info)
+        info = replace(self.info, per_round=len(everyone)) if "all" in needs else self.info
+        plan = calls.begin(rule, state, self.context, inputs, info)
         total = Sums(fold(rule, plan, block).partial for block in blocks).partial
         if total is None:  # the round would be skipped
             return everyone.delta.new_zeros(self.info.dim)

@@ -28,7 +28,7 @@ def run_round(fed: Federation, state: FederationState) -> tuple[FederationState,
     if keeps_results(server):  # train, then attack jointly or take the mean, then aggregate
         results, attack_state = train_and_attack(fed, server, tasks)
         mean = mean_update(fold(rule, Total(), block) for block in results) if "mean" in server.needs else None
-        plan = server.begin(mean)
+        plan = server.begin(mean, len(results[0].updates) if results and "all" in server.needs else None)
         blocks: Iterable[BlockResult] = (fold(rule, plan, block) for block in results)
     else:  # each worker trains a block and folds it
         attack_state = attack_state_alone(server)

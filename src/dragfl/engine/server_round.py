@@ -87,12 +87,17 @@ class ServerRound:
     def needs(self) -> frozenset[str]:
         return calls.needs(self.fed.algorithm.aggregate, self.state.aggregate)
 
-    def begin(self, mean: Tensor | None = None) -> Plan:
-        """Fix and return the aggregate's plan. Without a usable update there is no mean, and nothing to fold."""
+    def begin(self, mean: Tensor | None = None, results: int | None = None) -> Plan:
+        """Fix and return the aggregate's plan. Without a usable update there is no mean, and nothing to fold.
+
+        `results`: how many clients have sent one, if that is known. A robust rule lowers its f by the updates that it
+        has to drop; a client that is away is not malicious, and must not lower it.
+        """
         if "mean" not in self.needs or mean is not None:
             inputs = RoundInputs(root=self.inputs.root, mean=mean, model=self.inputs.model)
-            rule = self.fed.algorithm.aggregate
-            self.plan = calls.begin(rule, self.state.aggregate, self.context, inputs, self.fed.info)
+            rule, info = self.fed.algorithm.aggregate, self.fed.info
+            info = info if results is None else replace(info, per_round=results)
+            self.plan = calls.begin(rule, self.state.aggregate, self.context, inputs, info)
         return self.plan
 
     def take(self, block: BlockResult) -> bool:

@@ -108,7 +108,7 @@ def run_round(
     server = ServerRound.open(fed, model.state, cohort)
     results, rule = Replies(arrays, sent, replies), settings.algorithm.aggregate
     mean = mean_update(fold(rule, Total(), block) for block in results) if "mean" in server.needs else None
-    plan = server.begin(mean)
+    plan = server.begin(mean, len(replies))
     blocks: Iterable[ClientResults] = [concat(list(results))] if "all" in server.needs else results
     for block in blocks:
         server.take(fold(rule, plan, block))
