@@ -16,7 +16,7 @@ from dragfl.flower.app_files import write_app
 from dragfl.flower.fleet import CONNECTED, HOST, Fleet, _accepts_connections
 from dragfl.runs.lock import is_locked
 from tests.flower.gated_digits import ALLOWED, GATE
-from tests.flower.processes import below, wait_until_gone
+from tests.flower.processes import below, pid_of, wait_until_gone
 from tests.runs.processes import count_lines
 
 HANGS_S = 1800.0  # a limit for each wait; it only guards against tests that hang
@@ -88,6 +88,10 @@ class SupervisedFleet(Fleet):
         while name not in self.processes.poll():
             time.sleep(POLL_S)
 
+    def kill_client_app(self, name: str) -> None:
+        """`kill -9` of the ClientApp that a node runs now, as the kernel does when memory is short."""
+        os.kill(pid_of("flwr-clientapp", self.processes.pids[name]), signal.SIGKILL)
+
     def allow(self, visits: int, *names: str) -> None:
         """Let nodes train so many times since the start of the fleet; they wait at the next one."""
         for name in names or self.names:
@@ -97,6 +101,10 @@ class SupervisedFleet(Fleet):
         """Until the ClientApps of nodes are at their gates, in mid-round."""
         for name in names or self.names:
             self.wait((self._gate(name) / f"visit-{visit}").exists)
+
+    def visits(self) -> list[int]:
+        """How often each node has trained or waited to train."""
+        return [len(list(self._gate(name).glob("visit-*"))) for name in self.names]
 
     def wait_for_round(self, run: Path, round: int) -> None:
         self.wait(lambda: count_lines(run) >= round)
