@@ -33,7 +33,7 @@ TINY: dict[str, Any] = {
     "model": {"name": "logistic"},
     "evaluation": {"every": 1},
     "engine": {"block": 1, "executor": "flower"},
-    "flower": {"secure": False},
+    "flower": {"secure": False, "deadline": 3600.0, "wait": 3600.0},
 }
 
 
