@@ -20,7 +20,7 @@ import dragfl
 from dragfl.flower.app_files import write_app
 from dragfl.flower.certificates import make_node_key
 from dragfl.flower.fleet import Fleet
-from dragfl.runs.directory import FLOWER, METRICS, MODEL
+from dragfl.runs.directory import METRICS, MODEL
 from tests.conftest import TIMEOUT_S, shell
 from tests.flower.processes import below, living, pid_of, wait_until, wait_until_gone
 from tests.runs.processes import started_run, wait_for_round
@@ -125,30 +125,3 @@ def test_a_run_survives_every_kind_of_end(tmp_path: Path) -> None:
     assert "starting SuperLink and 4 SuperNodes on the loopback address (TLS, node authentication)" in done.stdout
     assert_same_bytes(run, simulated(experiment, tmp_path / "simulated").path)
     assert not any(row.get("lost_states") for row in dragfl.load_run(run).metrics)
-
-
-def test_a_killed_node_is_left_out_and_comes_back(tmp_path: Path) -> None:
-    """A SuperNode killed in mid-round costs its own result only; it is started again and trains again."""
-    experiment = dragfl.load({**TABLES, "rounds": 60, "algorithm": {"name": "fedavg"}})
-    run, killed = tmp_path / "r", set[int]()
-
-    def reasons() -> list[str | None]:
-        rows = dragfl.load_run(run).clients
-        return [row["reason"][row["client"].index(1)] if "reason" in row else None for row in rows]
-
-    def on_record(record: dragfl.RoundRecord) -> None:
-        if not killed:
-            killed.add(pid_of("node-1.toml", os.getpid()))
-            os.kill(*killed, signal.SIGKILL)
-
-    def should_stop() -> bool:
-        """When client 1 has been missing and is there again."""
-        found = reasons() if (run / METRICS).exists() else []
-        return any(found) and not found[-1]
-
-    with pytest.raises(dragfl.errors.Interrupted, match="stopped after round"):
-        dragfl.run(experiment, run, on_record=on_record, should_stop=should_stop)
-    assert {reason for reason in reasons() if reason} <= {"offline", "no reply", "client error"}
-    assert reasons()[0] is None
-    assert (run / FLOWER / "node-1.log").read_text().count("SuperNode ID") == 2
-    assert dragfl.load_run(run).nodes[1]["name"] == "node-1"
