@@ -2,15 +2,19 @@
 
 An empty round of Flower is one message to every node that returns it, with `Grid.send_and_receive`. Its client imports
 flwr only, or torch as well, since every message starts a process. A round of dragfl trains one step of a small model.
-All of them run one after the other on the same nodes.
+They take turns on the same nodes.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from statistics import median
 
 import tomli_w
 
@@ -19,9 +23,10 @@ from benchmarks.timing import Tick, silent
 from dragfl.errors import DragflError
 from dragfl.flower.app_files import write_app
 from dragfl.flower.fleet import Fleet
+from dragfl.flower.guard import descendants
 from dragfl.runs.directory import load_run
 
-NODES = 2
+NODES, PASSES = 2, 3
 WAIT_S = 600.0
 SERVER = """
 import json, time
@@ -68,26 +73,54 @@ checkpoint.every = 1000000
 """
 
 
+APPS = {"empty round": "", "empty round, client imports torch": "import torch", "dragfl, drag": None}
+
+
 def measure(repeats: int, tick: Tick = silent, nodes: int = NODES, *, secure: bool = True) -> Comparison:
-    """Compare the rounds; the first one of each app is left out: nodes receive the app, and dragfl greets them."""
-    found: dict[str, list[float]] = {}
+    """Compare the rounds, in turns, so that a slow period of the machine affects all.
+
+    The first round of each app is left out: nodes receive the app, and dragfl greets them.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in APPS}
+    cpu: dict[str, list[float]] = {name: [] for name in APPS}
+    passes, rounds = min(PASSES, repeats), -(-repeats // PASSES) + 1
     with tempfile.TemporaryDirectory() as folder, Fleet(Path(folder) / "fleet", nodes, secure=secure) as fleet:
         fleet.start_nodes()
-        for name, imports in (("empty round", ""), ("empty round, client imports torch", "import torch")):
-            tick(name)
-            found[name] = _empty_rounds(fleet, Path(folder) / name.replace(" ", "-"), imports, repeats + 1)
-        tick("dragfl")
-        found["dragfl, drag"] = _dragfl_rounds(fleet, Path(folder) / "dragfl", repeats + 1)
+        for turn in range(passes):
+            for i, (name, imports) in enumerate(APPS.items()):
+                tick(f"{name}, turn {turn + 1} of {passes}")
+                app, before = Path(folder) / f"app-{turn}-{i}", cpu_seconds(fleet.processes.pids.values())
+                found = _dragfl(fleet, app, rounds) if imports is None else _empty(fleet, app, imports, rounds)
+                seconds[name] += found[1:]
+                cpu[name].append((cpu_seconds(fleet.processes.pids.values()) - before) / rounds)
     how = f"{nodes} nodes"
-    contenders = [Contender(name, "dragfl" if "dragfl" in name else "peer", how, lambda: None) for name in found]
+    contenders = [Contender(name, "dragfl" if "dragfl" in name else "peer", how, lambda: None) for name in APPS]
     bases = {"empty round": contenders[0], "with torch": contenders[1]}
+    made = rows(contenders, {who.label: seconds[who.name] for who in contenders}, bases)
     security = "TLS and authentication" if secure else "insecure"
     title = f"seconds of a round, real processes on one machine, {how}, {security}"
-    seconds = {who.label: found[who.name][1:] for who in contenders}
-    return Comparison("flower", title, rows(contenders, seconds, bases), tuple(bases), repeats, unit="s")
+    beyond = ", ".join(f"{made[2].median - made[i].median:.1f} s beyond an {made[i].name}" for i in (0, 1))
+    notes = (
+        f"A round of dragfl takes {beyond}.",
+        "CPU seconds of all processes, a whole run by its rounds: "
+        + ", ".join(f"{name} {median(values):.1f}" for name, values in cpu.items())
+        + ".",
+    )
+    return Comparison("flower", title, made, tuple(bases), passes * (rounds - 1), notes, unit="s")
 
 
-def _empty_rounds(fleet: Fleet, app: Path, imports: str, rounds: int) -> list[float]:
+def cpu_seconds(roots: Iterable[int]) -> float:
+    """CPU time of these processes, of those below them, and of those that have ended below them."""
+    ticks = 0
+    for root in list(roots):
+        for pid in {root} | descendants(root):
+            with suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _empty(fleet: Fleet, app: Path, imports: str, rounds: int) -> list[float]:
     package = app / "empty"
     package.mkdir(parents=True)
     modules = {"serverapp": "empty.server_app:app", "clientapp": "empty.client_app:app"}
@@ -102,10 +135,10 @@ def _empty_rounds(fleet: Fleet, app: Path, imports: str, rounds: int) -> list[fl
     return [float(value) for value in json.loads((app / "seconds.json").read_text())]
 
 
-def _dragfl_rounds(fleet: Fleet, app: Path, rounds: int) -> list[float]:
+def _dragfl(fleet: Fleet, app: Path, rounds: int) -> list[float]:
     write_app(app, SPEC.format(rounds=rounds, nodes=fleet.nodes), "bench")
-    _run(fleet, app, {"run-dir": str(app.parent / "run")})
-    return [float(line["seconds"]) for line in load_run(app.parent / "run").timing]
+    _run(fleet, app, {"run-dir": str(app / "run")})
+    return [float(line["seconds"]) for line in load_run(app / "run").timing]
 
 
 def _run(fleet: Fleet, app: Path, config: dict[str, str]) -> None:
