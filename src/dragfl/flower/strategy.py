@@ -64,9 +64,10 @@ class AlgorithmStrategy(FedAvg):
     weight: by the rule itself if it is robust, by their median under robust rules that are defined for updates only
     (BR-DRAG, FLTrust), else by their mean.
 
-    Nodes are numbered as they appear, new ones in the order of name and id. The sampled nodes depend only on the seed,
-    the round and which nodes are connected. A round without enough usable replies leaves the model as it is. A strategy
-    object can be started again: round 1 resets it.
+    Nodes are numbered as they appear, new ones in the order of name and id. The sampled numbers depend only on the
+    seed, the round and which nodes are connected; a node without a name has another id, and so another number, in each
+    federation. A round without enough usable replies leaves the model as it is. A strategy object can be started again:
+    round 1 resets it.
 
     Parameters
     ----------

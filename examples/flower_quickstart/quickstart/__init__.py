@@ -1,0 +1,1 @@
+"""Flower's PyTorch quickstart on non-IID digits."""
