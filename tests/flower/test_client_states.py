@@ -93,6 +93,7 @@ def test_later_rounds_and_other_files_are_not_deleted(folder: Path) -> None:
     for round in (1, 2, 3, 5):
         save_state(folder, round, state(round))
     (folder / "round-1.txt").write_text("not ours")
+    (folder / "round-1.safetensors.tmp").write_text("the process was killed")
     delete_states(folder, {2}, before=3)
     kept = ["round-1.txt", "round-2.safetensors", "round-3.safetensors", "round-5.safetensors"]
     assert sorted(path.name for path in folder.iterdir()) == kept

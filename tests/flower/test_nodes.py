@@ -98,3 +98,20 @@ def test_where_no_node_answers_the_error_has_the_reason() -> None:
     _, nodes = start([{"partition-id": -1}, {"partition-id": -1}], names=["a", "b"])
     with pytest.raises(DragflError, match=r"none of 2 nodes has answered \(b: client error: greeting: error 2.*-1"):
         nodes.find(1)
+
+
+def test_nodes_that_the_roster_does_not_know_are_an_error_with_advice() -> None:
+    """All keys are new, as after writing the deployment again."""
+    grid, nodes = start([{}, {}], keys=[b"a", b"b"])
+    assert places(grid, nodes, 1) == {0: 0, 1: 1}
+    grid.keys = [b"c", b"d"]
+    later = Nodes(Exchange(grid, None, grid.time, grid.sleep), nodes.roster, "beef", Flower(), Refusals())
+    with pytest.raises(DragflError, match=r"none of 2 nodes is a client of this run: .* delete nodes\.json"):
+        later.find(2)
+
+
+def test_two_nodes_with_one_partition_id_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    grid, nodes = start([{"partition-id": 1}, {"partition-id": 1}, {"partition-id": 9}], names=["a", "b", "c"])
+    assert places(grid, nodes, 1) == {1: 0, 0: 1, 2: 2}
+    assert "node b has partition-id 1, which is taken or too large, and is client 0" in caplog.text
+    assert "node c has partition-id 9, " in caplog.text and "node a has" not in caplog.text

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dragfl.flower.client import ClientFailed
 from dragfl.flower.records import (
     FLOATS,
     INTEGERS,
@@ -24,7 +25,9 @@ from dragfl.flower.records import (
     one_array_record,
     read_array,
     read_number,
+    reply_content,
 )
+from tests.flower.local_grid import set_identity
 
 MATRIX = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -159,7 +162,7 @@ def test_a_number_in_range_is_read_and_a_missing_one_has_its_default() -> None:
 
 def test_a_detail_is_one_short_line() -> None:
     refused = Refused("client error", "a\nb\x1b[31m" + "x" * 10_000)
-    assert refused.detail.startswith("a b [31mx") and len(refused.detail) == 200
+    assert refused.detail.startswith("a b [31mx") and len(refused.detail) == 300
     with pytest.raises(ValueError, match="unknown reason"):
         Refused("because")
 
@@ -175,3 +178,12 @@ def test_a_content_that_was_read_is_freed_without_a_garbage_collection() -> None
         assert freed() is None
     finally:
         gc.enable()
+
+
+def test_the_text_of_an_error_of_dragfls_own_client_has_no_class_before_it() -> None:
+    """Its advice would not fit else."""
+    set_identity()
+    failed = f"{ClientFailed}:<'node-config: state-dir: there is none; {'x' * 100}; give one'>"
+    message = Message(RecordDict(), 1, "train")
+    with pytest.raises(Refused, match=r"^client error: error 2: <'node-config.*give one'>$"):
+        reply_content(Message(Error(2, failed), reply_to=message))

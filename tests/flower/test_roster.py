@@ -25,6 +25,7 @@ def test_a_node_is_known_by_a_digest_of_its_key() -> None:
     node = Node.of(NodeInfo(node_id=BIG, name="node0", public_key=b"key"))
     assert node == Node(BIG, "node0", "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683")
     assert Node.of(NodeInfo(node_id=7)) == plain(7)
+    assert Node.of(NodeInfo(node_id=7, name="a\x1b[2J\nb")).name == "a [2J b", "names are printed"
 
 
 def test_a_node_gets_its_partition_id_else_the_lowest_free_number() -> None:

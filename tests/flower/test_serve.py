@@ -155,8 +155,17 @@ def test_a_finished_run_is_returned_without_waiting_for_nodes(spec: Path) -> Non
 
 def test_a_folder_with_another_experiment_is_refused(spec: Path) -> None:
     Site(spec, "rounds=1").serve()
+    other = Site(spec, "rounds=1", "clients.lr=0.2")
+    other.grid.offline = {0, 1, 2, 3}
     with pytest.raises(SpecError, match=r"holds a run of another experiment: clients\.lr is 0\.2, there 0\.1"):
-        Site(spec, "rounds=1", "clients.lr=0.2").serve()
+        other.serve()
+    assert other.grid.time() == 0.0, "it is refused before the wait for nodes"
+
+
+def test_a_robust_rule_without_f_is_a_warning(spec: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Without an attack in the spec its f is 0, and it defends against nobody."""
+    Site(spec, "rounds=1", "algorithm.name=trimmed_mean").serve()
+    assert "trimmed_mean assumes no malicious client: f = 0; set algorithm.f" in caplog.text
 
 
 @pytest.mark.parametrize("given", ["", "runs/a", 3, None])

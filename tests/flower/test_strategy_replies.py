@@ -238,3 +238,16 @@ def test_an_honest_node_that_is_away_does_not_let_a_malicious_one_in() -> None:
     w = vector(initial_arrays())
     rows = torch.cat([updates(w, range(1, 4)), (100 - w)[None]]).sort(0).values[1:-1]
     torch.testing.assert_close(vector(result.arrays), w + rows.mean(0))
+
+
+def test_the_average_of_large_metrics_is_finite_and_no_client_says_that_a_round_was_skipped() -> None:
+    grid = make_grid()
+
+    def tamper(reply: Message) -> Message:
+        metrics = next(iter(reply.content.metric_records.values()))
+        metrics["loss"], metrics["skipped"] = 1e308, 1.0
+        return reply
+
+    grid.tamper = tamper
+    metrics = start(AlgorithmStrategy("median"), grid, rounds=1).train_metrics_clientapp[1]
+    assert metrics["loss"] == pytest.approx(1e308) and "skipped" not in metrics

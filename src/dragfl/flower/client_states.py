@@ -23,7 +23,7 @@ from dragfl.engine.client_store.layout import Layout
 from dragfl.errors import SpecError
 
 RUN = re.compile(r"[0-9a-f]{4,64}")
-FILE = re.compile(r"round-([1-9]\d{0,9})\.safetensors")
+FILE = re.compile(r"round-([1-9]\d{0,9})\.safetensors(?:\.tmp)?")  # .tmp: the process was killed while it wrote
 DIGEST = "digest"  # a tensor of each file; safetensors has no checksum
 
 

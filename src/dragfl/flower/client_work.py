@@ -127,4 +127,12 @@ def _state_folder(node_config: Mapping[str, Any], order: Order) -> Path:
             f"node-config: {STATE_DIR}: {problem}, and this algorithm keeps a state at each client; "
             f"give the SuperNode --node-config \"{STATE_DIR}='FOLDER'\", an absolute path"
         )
-    return state_folder(given, order.run, order.client)
+    folder = state_folder(given, order.run, order.client)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpecError(
+            f"node-config: {STATE_DIR}: {given} cannot be written ({error.strerror}); give a folder that the user of "
+            "the SuperNode may write"
+        ) from None
+    return folder

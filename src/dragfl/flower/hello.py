@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,7 +16,7 @@ from dragfl.flower.records import Refused, reply_content
 ORDER, REPLY = "order", "reply"  # names of the ConfigRecords of messages and of replies
 PARTITION_ID = "partition-id"  # of node-config
 MAX_PARTITION = 2**31 - 1
-MAX_VERSION = 40  # characters
+VERSION = re.compile(r"[\w.+!-]{1,40}", re.ASCII)  # it is logged
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def read_hello(reply: Message, nonce: str) -> Hello:
     partition, written = config.get("partition"), config.get("version")
     if partition is not None and not _is_partition(partition):
         raise Refused("bad metric", f"partition-id = {partition!r:.80}; expected 0 to {MAX_PARTITION}")
-    if not isinstance(written, str) or len(written) > MAX_VERSION:
+    if not isinstance(written, str) or not VERSION.fullmatch(written):
         raise Refused("bad metric", f"version of dragfl: {written!r:.80}")
     return Hello(partition, written)  # type: ignore[arg-type]
 

@@ -52,11 +52,19 @@ class Nodes:
             if member := self._admit(node, round, online):
                 online[member.client] = member
         if first and nodes and not online:
-            raise DragflError(
-                f"none of {len(nodes)} nodes has answered ({self._refusals.last or 'no reply'}); see the logs of the "
-                "SuperNodes, then start the app again with the same run-dir"
-            )
+            raise DragflError(f"none of {len(nodes)} nodes {self._why_none()}")
         return dict(sorted(online.items()))
+
+    def _why_none(self) -> str:
+        if self._hellos:
+            return (
+                "is a client of this run: its nodes.json has other nodes; connect those, or delete nodes.json, then "
+                "the nodes are numbered again by their partition-id"
+            )
+        return (
+            f"has answered ({self._refusals.last or 'no reply'}); see the logs of the SuperNodes, then start the app "
+            "again with the same run-dir"
+        )
 
     def _order(self, node: Node) -> tuple[bool, str, int]:
         """Nodes with a partition-id first, then by name: not in the order in which they have answered."""
@@ -90,11 +98,17 @@ class Nodes:
         member = self.roster.admit(node, self._hellos[node.id].partition, round, online)
         if member is not None:
             LOG.info("node %s is client %d", node.label, member.client)
+            if member.partition not in (None, member.client) and self._settings.data == "partition":
+                LOG.warning(
+                    "node %s has partition-id %d, which is taken or too large, and is client %d; if two nodes train on "
+                    "one part of the data, correct their node-config and start a new run",
+                    *(node.label, member.partition, member.client),
+                )
             del self._hellos[node.id]
         elif node.id not in self._without:
             LOG.warning(
-                "node %s: every client has a node already, so it gets no work; where a restarted node should get its "
-                "number back without node authentication, set flower.secure = false",
+                "node %s: every client has a node already, so it gets no work; if a node has a new key, stop the run "
+                "and delete its old entry in nodes.json; without node authentication, set flower.secure = false",
                 node.label,
             )
             self._without.add(node.id)

@@ -134,7 +134,10 @@ def classes_of(message: Message) -> int | None:
 
 
 def _unfit(problem: str) -> SpecError:
-    return SpecError(f"order: {problem}; server and node must have the same app, version of dragfl and model")
+    return SpecError(
+        f"order: {problem}; server and node must have the same app, version of dragfl and model, and "
+        "their data inputs of one shape and the same classes"
+    )
 
 
 def _read_task(

@@ -20,10 +20,12 @@ HEADER = re.compile(
     rb"\s*\{\s*'descr'\s*:\s*'([<>|=]?[a-zA-Z?]\d{0,9})'\s*,\s*'fortran_order'\s*:\s*(True|False)\s*,"
     rb"\s*'shape'\s*:\s*\(((?:\s*\d{1,18}\s*,)*\s*(?:\d{1,18})?\s*)\)\s*,?\s*\}\s*"
 )
-MAX_DETAIL = 200  # characters of a detail: it may quote what a client has written
+MAX_DETAIL = 300  # characters of a detail: it may quote what a client has written
 MAX_EXAMPLES = 1e12  # a larger number of training examples is no honest weight
 
 SUPERLINK_ERRORS = {3: "no reply", 4: "no reply", 5: "offline"}  # the time of a message or its reply is over; node gone
+
+CLIENT_FAILED = "<class 'dragfl.flower.client.ClientFailed'>:"  # Flower puts it before the text of dragfl's own client
 
 FLOATS = tuple(np.dtype(kind) for kind in ("float16", "float32", "float64"))
 INTEGERS = tuple(
@@ -59,16 +61,21 @@ class Refused(Exception):
     def __init__(self, reason: str, detail: str = "") -> None:
         if reason not in REASONS:
             raise ValueError(f"unknown reason {reason!r}; give one of {', '.join(REASONS)}")
-        printable = "".join(c if c.isprintable() else " " for c in detail[: 4 * MAX_DETAIL])
-        self.reason, self.detail = reason, " ".join(printable.split())[:MAX_DETAIL]
+        self.reason, self.detail = reason, one_line(detail)
         super().__init__(f"{reason}: {self.detail}" if self.detail else reason)
+
+
+def one_line(text: str) -> str:
+    """A text that another machine has written, for logs and terminals: without control characters, and not too long."""
+    printable = "".join(c if c.isprintable() else " " for c in text[: 4 * MAX_DETAIL])
+    return " ".join(printable.split())[:MAX_DETAIL]
 
 
 def reply_content(reply: Message) -> RecordDict:
     """The content of a reply; raise `Refused` where it is an error of the client or of Flower."""
     if reply.has_error():
         reason = SUPERLINK_ERRORS.get(reply.error.code, "client error")
-        raise Refused(reason, f"error {reply.error.code}: {reply.error.reason}")
+        raise Refused(reason, f"error {reply.error.code}: {(reply.error.reason or '').removeprefix(CLIENT_FAILED)}")
     if not reply.has_content():
         raise Refused("missing record", "the reply is empty")
     return reply.content

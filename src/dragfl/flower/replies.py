@@ -57,7 +57,8 @@ def read_update(
     config, content = _read_config(reply, order), reply.content
     from_zeros = config.get("from_zeros") is True
     if config.get("lost") is True or (from_zeros and not order.zero_lost):
-        raise Refused("state lost", f"of round {order.accepted}")
+        advice = 'restore the state-dir of the node, or set state.on_missing = "zero"'
+        raise Refused("state lost", f"of round {order.accepted}; {advice}")
     shapes = {"delta": (dim,)} | {f"{EXTRA}{name}": tuple(shape) for name, shape in sends.shapes.items()}
     arrays, metrics = _read_vectors(content, shapes), _metrics(content)
     samples = _count(metrics, "num-examples", 1, "bad weight")

@@ -20,6 +20,7 @@ from flwr.proto.node_pb2 import NodeInfo
 
 from dragfl import atomic
 from dragfl.errors import DamagedRun
+from dragfl.flower.records import one_line
 
 FORMAT = 1
 
@@ -35,7 +36,7 @@ class Node:
     @staticmethod
     def of(info: NodeInfo) -> Node:
         key = hashlib.sha256(info.public_key).hexdigest() if info.public_key else ""
-        return Node(info.node_id, info.name, key)
+        return Node(info.node_id, one_line(info.name), key)
 
     @property
     def label(self) -> str:

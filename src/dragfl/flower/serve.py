@@ -18,6 +18,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from dragfl.config.assumed_f import smallest_f
 from dragfl.config.spec import Experiment, load
 from dragfl.engine.simulator import Worker
 from dragfl.errors import DragflError, Interrupted, SpecError
@@ -25,7 +26,8 @@ from dragfl.flower.accepted import Accepted
 from dragfl.flower.backend import FlowerBackend
 from dragfl.flower.exchange import LONGEST_PAUSE_S, Exchange, StopRequest
 from dragfl.runs.directory import Run, find_run
-from dragfl.runs.loop import run_or_resume
+from dragfl.runs.loop import check_folder, run_or_resume
+from dragfl.runs.same_run import check_same_experiment
 from dragfl.types import RoundRecord
 
 TELL_EVERY_S = 10.0  # while waiting for nodes
@@ -70,6 +72,12 @@ def serve(spec: str | Path, run_config: Mapping[str, Any], exchange: Exchange) -
         return FlowerBackend(exchange, worker, store, experiment.flower, folder, zero_lost), store
 
     existing = find_run(folder)
+    if existing is None:
+        check_folder(experiment, folder, fresh=False)
+    else:
+        check_same_experiment(experiment, existing)
+    if smallest_f(experiment.algorithm.aggregate) == 0:
+        LOG.warning("%s assumes no malicious client: f = 0; set algorithm.f to defend", experiment.algorithm.name)
     if existing is None or not existing.complete:
         needed = experiment.flower.min_nodes or experiment.clients.total
         wait_for_nodes(exchange, needed, experiment.flower.wait)

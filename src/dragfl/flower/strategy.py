@@ -200,6 +200,7 @@ class AlgorithmStrategy(FedAvg):
         self._model, record = run_round(settings, model, asked.cohort, usable, self._root_of(model, server_round))
         self.records.append(record)
         metrics = self._average(self.train_metrics_aggr_fn, [reply.content for reply in usable])
+        metrics.pop("skipped", None)  # a client may have sent one
         for name, value in record.metrics.items():
             if name not in NOT_REPORTED and isinstance(value, int | float) and math.isfinite(value):
                 metrics[name] = value

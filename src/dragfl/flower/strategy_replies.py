@@ -165,7 +165,7 @@ def average_metrics(contents: list[RecordDict], weighted_by_key: str) -> MetricR
     for name, by_length in columns.items():
         length, rows = max(by_length.items(), key=lambda item: len(item[1]))
         total = sum(weight for weight, _ in rows)
-        means = [sum(weight * row[i] for weight, row in rows) / total for i in range(1 if length is None else length)]
+        means = [sum(weight / total * row[i] for weight, row in rows) for i in range(1 if length is None else length)]
         averaged[name] = means[0] if length is None else means
     return averaged
 
