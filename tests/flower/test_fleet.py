@@ -109,3 +109,10 @@ def test_the_environment_of_the_processes(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert found["no_proxy"] == found["NO_PROXY"] == "example.org,127.0.0.1"
     assert found["FLWR_HOME"] == found["TMPDIR"] == str(tmp_path)
     assert found["OMP_NUM_THREADS"] == "1"
+
+
+def test_no_more_nodes_are_started_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(Fleet, "_start_node", lambda self, name: started.append(name))
+    Fleet(tmp_path / "f", 4, secure=False).start_nodes(lambda: len(started) == 2)
+    assert started == ["node-0", "node-1"]

@@ -81,9 +81,15 @@ class TestBeforeTheStart:
         with pytest.raises(SpecError, match=r"flower\.data: 'own' is for nodes with data of their own"):
             dragfl.run(dragfl.load(TINY, "flower.data=own"), "nowhere")
 
-    def test_many_nodes_are_a_warning(self) -> None:
-        with pytest.warns(DragflWarning, match=r"clients\.total: 100 SuperNodes need about 40 GB of memory"):
+    def test_many_nodes_are_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(local, "memory_gb", lambda: 64.0)
+        with pytest.warns(DragflWarning, match=r"clients\.total: 100 SuperNodes need about 40 GB of memory; lower"):
             local.check_local(dragfl.load(TINY, "clients.total=100"))
+
+    def test_more_nodes_than_memory_are_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(local, "memory_gb", lambda: 16.0)
+        with pytest.raises(SpecError, match=r"100 SuperNodes need about 40 GB of memory, and this machine has 16 GB"):
+            dragfl.run(dragfl.load(TINY, "clients.total=100"), "nowhere")
 
     def test_a_run_of_other_settings_is_kept(self, tmp_path: Path) -> None:
         dragfl.run(dragfl.load(TINY, "engine.executor=local"), tmp_path / "r")
@@ -102,8 +108,15 @@ class TestBeforeTheStart:
             dragfl.resume(tmp_path)
 
     def test_a_sweep_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(DragflError, match="'flower' runs one experiment"):
-            dragfl.sweep(TINY, {"seed": [1, 2]}, out=tmp_path)
+        with pytest.raises(SpecError, match="'flower' is for `dragfl run`; use 'local' or 'ray' with dragfl sweep"):
+            dragfl.sweep(TINY, {"seed": [1, 2]}, out=tmp_path / "sweep")
+        assert not (tmp_path / "sweep").exists()
+
+    def test_more_replies_or_nodes_than_clients_are_refused(self) -> None:
+        with pytest.raises(SpecError, match=r"flower\.min_replies: 5, and only 2 clients are asked in a round"):
+            dragfl.load(TINY, "clients.total=4", "clients.per_round=2", "flower.min_replies=5")
+        with pytest.raises(SpecError, match=r"flower\.min_nodes: 5 is above clients\.total = 4; lower it"):
+            dragfl.load(TINY, "clients.total=4", "flower.min_nodes=5")
 
     def test_unknown_trackers_are_refused(self, tmp_path: Path) -> None:
         with pytest.raises(SpecError, match="unknown tracker 'tensorbord'"):
@@ -243,6 +256,12 @@ class TestOutcome:
         again = re.escape(f"stopped after round 2; continue with: dragfl resume {folder}")
         with pytest.raises(Interrupted, match=again):
             local._outcome(folder, "finished:stopped", "")
+
+    def test_nothing_is_left_of_a_run_that_was_stopped_before_its_first_round(self, tmp_path: Path) -> None:
+        (tmp_path / "r" / FLOWER).mkdir(parents=True)
+        with pytest.raises(Interrupted, match="stopped before the first round, and nothing was written"):
+            local._outcome(tmp_path / "r", local.STOPPED, "")
+        assert not (tmp_path / "r").exists()
 
     def test_divergence_is_an_error(self, folder: Path) -> None:
         result = {"stopped_by": "diverged", "message": "diverged at round 3: its norm is 1e31"}

@@ -225,6 +225,12 @@ def _check_together(e: Experiment) -> None:
     check_correction_with_aggregate(e)
     check_options(e.clients, e.algorithm, e.root)
     make_augment(e.clients.augment)
+    if e.flower.min_replies > per_round:
+        raise SpecError(
+            f"flower.min_replies: {e.flower.min_replies}, and only {per_round} clients are asked in a round; lower it"
+        )
+    if e.flower.min_nodes is not None and e.flower.min_nodes > e.clients.total:
+        raise SpecError(f"flower.min_nodes: {e.flower.min_nodes} is above clients.total = {e.clients.total}; lower it")
 
 
 def _check_exceeds_f(e: Experiment, given: Any) -> None:

@@ -8,8 +8,9 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -86,15 +87,17 @@ class Fleet:
         link = {"address": f"{HOST}:{self.port}", **trust}
         (self.private / "config.toml").write_text(tomli_w.dumps({"superlink": {"default": LINK, LINK: link}}))
 
-    def start_nodes(self) -> None:
-        """Register the keys of all nodes and start them; they connect a few seconds later."""
+    def start_nodes(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Register the keys of all nodes, then start the nodes; they connect a few seconds later."""
         names = [f"node-{m}" for m in range(self.nodes)]
-        if self.secure:
-            for name in names:
-                _, public = make_node_key(self.private, name)
-                self.flwr("supernode", "register", str(public), LINK, "--name", name, *JSON)
-        for name in names:
-            self._start_node(name)
+        for step, name in product([self._register, self._start_node] if self.secure else [self._start_node], names):
+            if should_stop():
+                return
+            step(name)
+
+    def _register(self, name: str) -> None:
+        _, public = make_node_key(self.private, name)
+        self.flwr("supernode", "register", str(public), LINK, "--name", name, *JSON)
 
     def _start_node(self, name: str) -> None:
         state = self.folder / name

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
 import time
@@ -43,6 +44,7 @@ POLL_S = 0.25  # between looks at the logs
 STATUS_S = 1.0  # between questions to SuperLink
 SILENT = 10  # questions without an answer, of up to 30 s each
 SERVER_LOG = "server.log"
+STOPPED = "finished:stopped"
 FAILED = "ServerApp failed with exception: "  # how Flower begins the text of an exception
 CLASS = re.compile(r"^dragfl\.errors\.(\w+): ", re.MULTILINE)  # in the traceback of an exception
 
@@ -110,7 +112,7 @@ def _without_clients(experiment: Experiment, worker: Worker) -> tuple[Backend, C
 
 
 def check_local(experiment: Experiment) -> None:
-    """Raise `SpecError` if other processes cannot run the experiment; warn of many nodes."""
+    """Raise `SpecError` if this machine cannot run the experiment on nodes; warn of many nodes."""
     clients = experiment.clients.total
     if reason := why_not_portable(experiment, "set engine.executor = 'local'"):
         raise SpecError(f"engine.executor: this experiment cannot be sent to the nodes of a federation: {reason}")
@@ -119,10 +121,18 @@ def check_local(experiment: Experiment) -> None:
             "flower.data: 'own' is for nodes with data of their own, and here all nodes are on this machine; "
             "set flower.data = 'partition', or deploy with: dragfl deploy init"
         )
+    need, there = NODE_GB * clients, memory_gb()
+    needs = f"clients.total: {clients} SuperNodes need about {need:.0f} GB of memory"
+    advice = "lower clients.total, or use engine.executor = 'local'"
+    if need > there:
+        raise SpecError(f"{needs}, and this machine has {there:.0f} GB; {advice}")
     if clients > MANY:
-        memory = f"about {NODE_GB * clients:.0f} GB of memory"
-        advice = "lower clients.total, or use engine.executor = 'local'"
-        warnings.warn(f"clients.total: {clients} SuperNodes need {memory}; {advice}", DragflWarning, 3)
+        warnings.warn(f"{needs}; {advice}", DragflWarning, 3)
+
+
+def memory_gb() -> float:
+    """The memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
 
 
 def _run(
@@ -142,7 +152,7 @@ def _run(
             app = fleet.private / "app"
             write_app(app, experiment.to_toml(), experiment.name)
             run = fleet.submit(app, {"run-dir": str(folder.absolute()), "log": " ".join(trackers)})
-            fleet.start_nodes()
+            fleet.start_nodes(should_stop)
             log.info("waiting for %d nodes; logs: %s", clients, fleet.folder)
             status, details = _follow(fleet, run, rounds, on_record, should_stop)
             (fleet.folder / SERVER_LOG).write_text(fleet.server_log(run))
@@ -210,12 +220,17 @@ class NewRounds:
 
 def _outcome(folder: Path, status: str, details: str) -> Run:
     """The run, if it has finished; else the error that ended it."""
+    if status == STOPPED and not (folder / SPEC).exists():
+        shutil.rmtree(folder / FLOWER)
+        with suppress(OSError):  # other files are not of this run
+            folder.rmdir()
+        raise Interrupted("stopped before the first round, and nothing was written; run it again")
     run = Run(folder)
     if run.result is not None:
         if run.diverged:
             raise Diverged(run.result["message"])
         return run
-    if status == "finished:stopped":
+    if status == STOPPED:
         raise Interrupted(f"stopped after round {len(run.metrics)}; {_again(folder)}")
     server_log = folder / FLOWER / SERVER_LOG
     text = details.removeprefix(FAILED)

@@ -129,6 +129,8 @@ def run_planned(
     of each that failed.
     """
     trackers = check_trackers(log)
+    if any(p.experiment.engine.executor == "flower" for p in planned):
+        raise SpecError(f"engine.executor: 'flower' is for `dragfl run`; use 'local' or 'ray' with dragfl {command}")
     for folder in {p.folder.parent for p in planned}:
         create_folder(folder)
     existing = [(p, find_run(p.folder)) for p in planned]

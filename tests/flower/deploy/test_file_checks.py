@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from dragfl.errors import SpecError
 from dragfl.flower import deploy
 from dragfl.flower.deploy import file_checks
 
@@ -150,7 +152,7 @@ def test_flower_superexec_must_be_on_path(deployment: Path, monkeypatch: pytest.
 
 def test_an_untested_flwr_fails(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_checks, "version", lambda name: "1.99.0")
-    assert _failures(deployment) == {"flwr": "1.99.0 was not tested with this dragfl; install version 1.41 and 1.42"}
+    assert _failures(deployment) == {"flwr": "1.99.0 was not tested with this dragfl; install version 1.41"}
 
 
 def test_a_stateless_algorithm_needs_no_state_dir(deployment: Path) -> None:
@@ -164,3 +166,24 @@ def test_an_insecure_deployment_passes_on_loopback_only(tmp_path: Path) -> None:
     assert not _failures(folder)
     _replace("deployment.toml", "127.0.0.1", "fl.example.org")(folder)
     assert set(_failures(folder)) == {"TLS"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("port = ", 'port = "x" # ', "port: expected `int`, got `str` (value 'x')"),
+        ("port = ", "port = 70000 # ", "port: 70000; give a number from 1 to 65534"),
+        ("secure = true", 'secure = "no"', "secure: expected `bool`, got `str` (value 'no')"),
+        ("secure = true", "", "secure: missing"),
+    ],
+)
+def test_damaged_settings_are_an_error(deployment: Path, old: str, new: str, problem: str) -> None:
+    _replace("deployment.toml", old, new)(deployment)
+    with pytest.raises(SpecError, match=re.escape(problem)):
+        deploy.check(deployment)
+
+
+def test_fewer_nodes_than_a_run_waits_for(deployment: Path) -> None:
+    shutil.rmtree(deployment / "nodes" / "node1")
+    found = {finding.name: finding for finding in deploy.check(deployment)}["nodes"]
+    assert (found.status, found.text.split(";")[0]) == ("not checked", "2 nodes are here, and a run waits for 3")

@@ -125,6 +125,9 @@ def _nodes(home: Path, experiment: Experiment | None) -> Iterator[Finding]:
             lacking.append(node.name)
     if problems:
         yield Finding("nodes", "fail", "; ".join(problems))
+    elif len(nodes) < (waits := experiment.flower.min_nodes or total):
+        text = f"{len(nodes)} nodes are here, and a run waits for {waits}; dragfl deploy add-node, or flower.min_nodes"
+        yield Finding("nodes", "not checked", text)
     else:
         yield Finding("nodes", "ok", f"{len(nodes)} nodes for {total} clients")
     yield _state_dirs(experiment, lacking, len(nodes))

@@ -20,6 +20,7 @@ from pathlib import Path
 import tomli_w
 
 from dragfl.atomic import write_text
+from dragfl.config.convert import convert
 from dragfl.errors import SpecError
 
 INSTALLED, STATE = "/etc/dragfl", "/var/lib/dragfl"
@@ -37,6 +38,12 @@ class Deployment:
     hosts: tuple[str, ...]  # names and addresses of the server; nodes use the first one
     port: int  # that nodes connect to
     secure: bool  # TLS and node keys
+
+    def __post_init__(self) -> None:
+        if not self.hosts:
+            raise SpecError("hosts: empty; give at least one name of the server")
+        if not 1 <= self.port <= 65534:  # the next port is SuperLink's own
+            raise SpecError(f"port: {self.port}; give a number from 1 to 65534")
 
     @property
     def link_port(self) -> int:
@@ -75,13 +82,12 @@ def write_settings(folder: Path, deployment: Deployment) -> None:
 def read_settings(folder: Path) -> Deployment:
     path = folder / SETTINGS
     try:
-        tables = tomllib.loads(path.read_text())
-        return Deployment(tables["name"], tuple(tables["hosts"]), tables["port"], tables["secure"])
+        return convert("", tomllib.loads(path.read_text()), Deployment)
     except (FileNotFoundError, NotADirectoryError):
         raise SpecError(
             f"{folder}: no deployment, it has no {SETTINGS}; write one with: dragfl deploy init DIR"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, SpecError) as error:
         raise SpecError(f"{path}: cannot be read ({error}); restore it, or write a new deployment") from None
 
 
