@@ -99,9 +99,9 @@ def measure(repeats: int, tick: Tick = silent, nodes: int = NODES, *, secure: bo
     made = rows(contenders, {who.label: seconds[who.name] for who in contenders}, bases)
     security = "TLS and authentication" if secure else "insecure"
     title = f"seconds of a round, real processes on one machine, {how}, {security}"
-    beyond = ", ".join(f"{made[2].median - made[i].median:.1f} s beyond an {made[i].name}" for i in (0, 1))
+    beyond = [f"{made[2].median - other.median:.1f} s" for other in made[:2]]
     notes = (
-        f"A round of dragfl takes {beyond}.",
+        f"A round of dragfl takes {beyond[0]} more than an empty one, {beyond[1]} more than one that imports torch.",
         "CPU seconds of all processes, a whole run by its rounds: "
         + ", ".join(f"{name} {median(values):.1f}" for name, values in cpu.items())
         + ".",
