@@ -29,7 +29,7 @@ from dragfl.runs.arena_plan import Arena, Cell, Tables, plan_arena
 from dragfl.runs.arena_tuning import SEED, StrengthTuning, plan_strengths
 from dragfl.runs.directory import Run, find_run, load_run
 from dragfl.runs.loop import create_folder
-from dragfl.runs.sweep import NO_CALLBACKS, Callbacks, run_planned
+from dragfl.runs.sweep import NO_CALLBACKS, Callbacks, refuse_flower, run_planned
 from dragfl.runs.sweep_plan import PlannedRun
 from dragfl.runs.trackers import Names, check_trackers
 
@@ -81,6 +81,7 @@ def run_arena(
     called with the runs of each of the two passes and with placeholders for those of the next one.
     """
     check_trackers(log)
+    refuse_flower(arena.planned, "arena")
     create_folder(arena.folder)
     overlapped = _stored_overlaps(arena.folder)
     extra: Tables = {"tuning": None, "overlapped": overlapped, "numbers": None}

@@ -112,6 +112,12 @@ class TestBeforeTheStart:
             dragfl.sweep(TINY, {"seed": [1, 2]}, out=tmp_path / "sweep")
         assert not (tmp_path / "sweep").exists()
 
+    def test_an_arena_is_refused(self, tmp_path: Path) -> None:
+        tables = {**TINY, "clients": {"total": 4}, "attack": {"attackers": 1}}
+        with pytest.raises(SpecError, match="'flower' is for `dragfl run`; use 'local' or 'ray' with dragfl arena"):
+            dragfl.arena(tables, ["fedavg"], ["sign_flip"], out=tmp_path / "arena")
+        assert not (tmp_path / "arena").exists()
+
     def test_more_replies_or_nodes_than_clients_are_refused(self) -> None:
         with pytest.raises(SpecError, match=r"flower\.min_replies: 5, and only 2 clients are asked in a round"):
             dragfl.load(TINY, "clients.total=4", "clients.per_round=2", "flower.min_replies=5")

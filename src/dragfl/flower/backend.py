@@ -211,7 +211,8 @@ class FlowerBackend:
         """Count a client without a reply."""
         self._missing[member.client] = reason
         self.refusals.add(member.name, reason, detail)
-        self._count("errors" if reason == "client error" else "")
+        if reason == "client error":
+            self._count("errors")
 
     def _refuse(self, refused: Refused, name: str) -> None:
         """Count a reply that cannot be used."""
@@ -219,8 +220,7 @@ class FlowerBackend:
         self._count("refused")
 
     def _count(self, name: str) -> None:
-        if name:
-            self._counts[name] = self._counts.get(name, 0) + 1
+        self._counts[name] = self._counts.get(name, 0) + 1
 
     def _check_failing(self, asked: set[int]) -> None:
         """Raise where no client has ever worked: the nodes are set up wrong, and more rounds would not help."""

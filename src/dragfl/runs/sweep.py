@@ -113,6 +113,12 @@ def run_tuned(
     return tuned, run_planned(final, callbacks, jobs=jobs, fresh=fresh, log=log)
 
 
+def refuse_flower(planned: Sequence[PlannedRun], command: str) -> None:
+    """Raise before anything is written: a federation on Flower is started for one run only."""
+    if any(p.experiment.engine.executor == "flower" for p in planned):
+        raise SpecError(f"engine.executor: 'flower' is for `dragfl run`; use 'local' or 'ray' with dragfl {command}")
+
+
 def run_planned(
     planned: Sequence[PlannedRun],
     callbacks: Callbacks = NO_CALLBACKS,
@@ -129,8 +135,7 @@ def run_planned(
     of each that failed.
     """
     trackers = check_trackers(log)
-    if any(p.experiment.engine.executor == "flower" for p in planned):
-        raise SpecError(f"engine.executor: 'flower' is for `dragfl run`; use 'local' or 'ray' with dragfl {command}")
+    refuse_flower(planned, command)
     for folder in {p.folder.parent for p in planned}:
         create_folder(folder)
     existing = [(p, find_run(p.folder)) for p in planned]

@@ -1,4 +1,4 @@
-"""The text files of a deployment, from the templates beside this file."""
+"""The text files of a deployment, from the templates in this folder."""
 
 from __future__ import annotations
 
@@ -85,9 +85,7 @@ def write_server_files(folder: Path, d: Deployment) -> None:
     (folder / "state" / "server").mkdir(parents=True)
 
 
-def write_node_files(
-    node: Path, folder: Path, d: Deployment, name: str, number: int, state: str, experiment: Experiment
-) -> None:
+def write_node_files(node: Path, d: Deployment, name: str, number: int, state: str, experiment: Experiment) -> None:
     """`node.toml` and, for a secure deployment, the unit of a node."""
     lines = [f"partition-id = {number}    # the client that this node is: 0 to {experiment.clients.total - 1}"]
     why = (

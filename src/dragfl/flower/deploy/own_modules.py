@@ -1,6 +1,6 @@
 """The user's own modules that a spec names as `module:attr`: which ones, and which of them the app must hold.
 
-Modules in the current folder or beside the spec are copied into the app, with the modules there that they import.
+Modules in the current folder or in that of the spec are copied into the app, with the modules there that they import.
 All others are taken to be installed, and must be on the server and on every node.
 """
 

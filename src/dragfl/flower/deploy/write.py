@@ -163,7 +163,7 @@ def _write_node(
     folder: Path, deployment: Deployment, name: str, number: int, state: str, experiment: Experiment
 ) -> None:
     with _new_folder(folder / "nodes" / name) as node:
-        files.write_node_files(node, folder, deployment, name, number, f"{state}/{name}", experiment)
+        files.write_node_files(node, deployment, name, number, f"{state}/{name}", experiment)
         if deployment.secure:
             make_node_key(node, name)
             shutil.copyfile(folder / "authority" / "ca.crt", node / "ca.crt")
