@@ -96,6 +96,9 @@ def test_a_killed_guard_takes_its_children_with_it(tmp_path: Path) -> None:
         wait_until_gone(child)
         with pytest.raises(DragflError, match="guards the federation has ended"):
             wait_until(lambda: bool(processes.poll()))
+        with pytest.raises(DragflError, match="guards the federation has ended"):
+            processes.start("another", ["/bin/sleep", "600"], {}, tmp_path / "log")
+    assert not processes.folder.exists()
 
 
 def test_processes_are_started_logged_and_reported(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -84,9 +86,11 @@ class GuardedProcesses:
 
     def close(self) -> None:
         """End all processes and delete the folder."""
-        self._orders.close()
+        with suppress(BrokenPipeError):
+            self._orders.close()
         self._guard.wait()
         self._events.close()
+        shutil.rmtree(self.folder, ignore_errors=True)  # where the guard was killed
 
 
 def python_path() -> str:
