@@ -207,12 +207,15 @@ def test_a_server_state_that_overflows_is_a_divergence(experiment: Load) -> None
 
 
 def test_a_round_with_too_few_usable_results_leaves_the_model_as_it_is(experiment: Load) -> None:
-    """One of six clients per round; two replies are required, so no round moves the model."""
-    tables = {"clients": {"per_round": 1}, "flower": {"min_replies": 2}}
+    """Six replies of six are required and clients are away in each of these two rounds: the model does not move."""
+    tables = {"clients": {"availability": 0.5}, "flower": {"min_replies": 6}}
     simulation = dragfl.simulate(experiment(rounds=2, algorithm={"name": "scaffold"}, **tables))
     before = simulation.state.w.clone()
     records = list(simulation)
-    assert [r.metrics["skipped"] for r in records] == ["1 usable replies, 2 required"] * 2
+    assert all(0 < r.metrics["used"] < 6 for r in records)
+    assert [r.metrics["skipped"] for r in records] == [
+        f"{r.metrics['used']} usable replies, 6 required" for r in records
+    ]
     assert torch.equal(simulation.state.w, before)
     assert not any(simulation.federation.store.read(m)["c"].any() for m in range(6))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragfl.flower import deploy
-from tests.flower.deploy.installed import two_free_ports
+from tests.flower.deploy.installed import BIN, two_free_ports
 
 SCAFFOLD = """
 name = "small"
@@ -20,6 +20,11 @@ name = "scaffold"
 [model]
 name = "logistic"
 """
+
+
+@pytest.fixture(autouse=True)
+def _programs_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(BIN), prepend=":")
 
 
 @pytest.fixture(scope="session")

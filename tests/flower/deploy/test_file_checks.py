@@ -16,13 +16,6 @@ from dragfl.flower.deploy import file_checks
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of packages that flwr imports
 
 
-@pytest.fixture(autouse=True)
-def _programs_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.flower.deploy.installed import BIN
-
-    monkeypatch.setenv("PATH", str(BIN), prepend=":")
-
-
 def _failures(folder: Path) -> dict[str, str]:
     return {finding.name: finding.text for finding in deploy.check(folder) if finding.status == "fail"}
 

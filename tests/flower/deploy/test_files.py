@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -118,5 +119,6 @@ def test_nginx_accepts_the_proxy(deployment: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not shutil.which("docker-compose"), reason="docker-compose is not installed")
 def test_compose_accepts_the_file(deployment: Path) -> None:
-    done = subprocess.run(["docker-compose", "config", "-q"], cwd=deployment, capture_output=True, text=True)
+    own = {"PATH": os.defpath}  # its Python must not import from the environment of the tests
+    done = subprocess.run(["docker-compose", "config", "-q"], cwd=deployment, capture_output=True, text=True, env=own)
     assert done.returncode == 0, done.stderr
