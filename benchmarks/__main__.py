@@ -15,12 +15,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import aggregation, aggregators, memory, rounds, trainers
+from benchmarks import aggregation, aggregators, memory, root_rules, rounds, trainers
 from benchmarks.results import BUSY, Comparison, Row, describe_environment
 from benchmarks.timing import Tick, silent
 from benchmarks.workloads import WORKLOADS
 
-NAMES = ("W1", "W2", "W3", "W4", "W5", "aggregators", "trainers", "flower")
+NAMES = ("W1", "W2", "W3", "W4", "W5", "aggregators", "root", "trainers", "flower")
 REPEATS = 9
 
 
@@ -31,8 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Measure dragfl against the bare kernels, a plain PyTorch loop, and other libraries that are "
         "installed. Contenders take turns in one run; medians and ratios are printed, written as JSON and drawn. "
         "W1, W2: rounds of the MLP; W3: rounds of the CNN; W4: aggregation; W5: 10,000 clients per round; "
-        "aggregators: robust rules against ByzFL; trainers: every trainer, by model shape; flower: memory of a Flower "
-        "server, seconds of a round on Flower.",
+        "aggregators: robust rules against ByzFL; root: rounds of rules that use root data; trainers: every trainer, "
+        "by model shape; flower: memory of a Flower server, seconds of a round on Flower.",
     )
     parser.add_argument("names", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(NAMES)}; default: W1 to W5")
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"turns of each contender (default: {REPEATS})")
@@ -69,7 +69,8 @@ def measure(name: str, repeats: int, tick: Tick = silent) -> list[Comparison]:
         from benchmarks import flower_memory, flower_rounds  # they need flwr
 
         return [flower_memory.measure(tick), flower_rounds.measure(repeats, tick)]
-    return {"W4": aggregation, "aggregators": aggregators, "trainers": trainers}[name].measure(repeats, tick)
+    others = {"W4": aggregation, "aggregators": aggregators, "root": root_rules, "trainers": trainers}
+    return others[name].measure(repeats, tick)
 
 
 def write_results(out: Path, environment: dict[str, Any], comparisons: list[Comparison]) -> None:

@@ -51,7 +51,9 @@ class Workload:
         assert isinstance(made, nn.Sequential)
         return made
 
-    def experiment(self, algorithm: str, workers: int, **engine: Any) -> dragfl.Experiment:
+    def experiment(
+        self, algorithm: str, workers: int, root: Mapping[str, Any] | None = None, **engine: Any
+    ) -> dragfl.Experiment:
         """The spec of this workload; it never evaluates."""
         partition = {"kind": "iid"} if self.share is None else {"kind": "resampled", "k": self.share}
         return dragfl.load(
@@ -68,6 +70,7 @@ class Workload:
                     "lr": LR,
                 },
                 "algorithm": {"name": algorithm},
+                **({"root": root} if root else {}),
                 "evaluation": {"every": ENDLESS},
                 "engine": {"workers": workers, **engine},
             }

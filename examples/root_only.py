@@ -1,19 +1,27 @@
-"""What do the clients add? BR-DRAG against `root_only`, which ignores the clients and returns the root update.
+"""What do the clients add? BR-DRAG and Cone DRAG against `root_only`, which ignores the clients.
 
     python root_only.py [ROUNDS]
 
-BR-DRAG and FLTrust benefit from their clients only if they are better than this control, where the server trains on its
-root data only. The settings are those of `dragfl demo`: 20 clients with label-sorted digits, six of them flip the sign.
+A rule with root data benefits from its clients only if it is better than this control, where the server trains on its
+root data only. Cone DRAG has server momentum 0.9, so its control has the same. The settings are those of `dragfl demo`:
+20 clients with label-sorted digits, six of them flip the sign.
 """
 
 import sys
 
 import dragfl
 
+ALGORITHMS = {
+    "root only": {"name": "root_only"},
+    "BR-DRAG": {"name": "br_drag", "c": 0.5},
+    "root only, momentum": {"name": "root_only", "server": {"name": "momentum", "beta": 0.9}},
+    "Cone DRAG": {"name": "cone_drag"},
+}
+
 if __name__ == "__main__":
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     for seed in range(3):
-        for label, algorithm in (("root only", {"name": "root_only"}), ("BR-DRAG", {"name": "br_drag", "c": 0.5})):
+        for label, algorithm in ALGORITHMS.items():
             experiment = dragfl.load(
                 {
                     "seed": seed,

@@ -16,6 +16,7 @@ from dragfl.arithmetic import (
     PIECE,
     combine,
     cosines,
+    cross_dots,
     dot,
     finite_rows,
     norm,
@@ -57,6 +58,30 @@ def test_norms_and_dots_against_float64(seed: int, size: list[float], d: int) ->
     for seen in (dots, row_dots(X, v)):
         assert seen.dtype == torch.float64
         assert (np.abs(seen.numpy() - X.double().numpy() @ v.double().numpy()) <= slack).all()
+
+
+@FEWER
+@given(seeds, st.lists(sizes, min_size=1, max_size=4), st.lists(sizes, min_size=1, max_size=3), widths)
+def test_cross_dots_against_float64(seed: int, size: list[float], other: list[float], d: int) -> None:
+    """Rows of 1e30 on both sides overflow float32, and are right to the same relative error."""
+    X, Y = rows(seed, size, d), rows(seed + 1, other, d)
+    seen = cross_dots(X, Y)
+    assert seen.dtype == torch.float64
+    assert seen.shape == (len(X), len(Y))
+    slack = 2e-6 * np.outer(true_norms(X), true_norms(Y)) + 1e-30
+    assert (np.abs(seen.numpy() - X.double().numpy() @ Y.double().numpy().T) <= slack).all()
+    for j, v in enumerate(Y):
+        assert (np.abs(seen[:, j].numpy() - row_dots(X, v).numpy()) <= 2 * slack[:, j]).all()
+
+
+def test_cross_dots_by_hand_with_rows_that_overflow_and_rows_that_are_not_finite() -> None:
+    """(3e38, 3e38) . (2, 1) = 9e38 is beyond float32. A NaN stays in its own row and column."""
+    big = float(np.float32(3e38))
+    X = torch.tensor([[1.0, 2.0], [3e38, 3e38], [math.nan, 0.0]])
+    seen = cross_dots(X, torch.tensor([[2.0, 1.0], [1.0, -1.0], [0.0, math.nan]]))
+    assert seen[:2, :2].tolist() == [[4.0, -1.0], [3.0 * big, 0.0]]
+    assert torch.isnan(seen[2]).all()
+    assert torch.isnan(seen[:, 2]).all()
 
 
 @FEWER

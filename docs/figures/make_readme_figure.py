@@ -3,13 +3,13 @@
     python docs/figures/make_readme_figure.py [DEMO_FOLDER]
 
 Two runs are controls that are not part of the demo: FedAvg with a larger server learning rate, and training on the
-root data only (`root_only`). They are run in DEMO_FOLDER/controls with the TOML files of the demo.
+root data only (`root_only`) with the server momentum of `cone_drag`. They are run in DEMO_FOLDER/controls with the TOML
+files of the demo.
 """
 
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,8 @@ from matplotlib.ticker import PercentFormatter
 import dragfl
 
 HERE = Path(__file__).resolve().parent
-BLACK, BLUE, GREEN, ORANGE, VERMILLION, GREY = "#000000", "#0072B2", "#009E73", "#E69F00", "#D55E00", "#777777"
+BLACK, BLUE, GREEN, ORANGE = "#000000", "#0072B2", "#009E73", "#E69F00"
+VERMILLION, PURPLE, GREY = "#D55E00", "#B0418A", "#777777"
 TARGET = 0.85
 
 Line = tuple[Path, str, str, str, tuple[float, float]]  # run, label, colour, dash, position of the label
@@ -43,10 +44,12 @@ def main(demo: Path) -> None:
         attacked,
         "Six of 20 clients flip the sign",
         (runs / "sign_flip-fedavg", "FedAvg", BLACK, "-", (26, 0.03)),
-        (runs / "sign_flip-fltrust", "FLTrust", ORANGE, "-", (40, 0.29)),
-        (controls / "root-only", "root data only", GREY, "--", (6, 0.88)),
+        (runs / "sign_flip-fltrust", "FLTrust", ORANGE, "-", (36, 0.31)),
+        (controls / "root-only-momentum", "root data only", GREY, "--", (2, 0.96)),
         (runs / "sign_flip-br_drag", "BR-DRAG", GREEN, "-", (41, 0.66)),
+        (runs / "sign_flip-cone_drag", "Cone DRAG", PURPLE, "-", (62, 0.965)),
     )
+    attacked.annotate("", (15, 0.84), (10, 0.95), arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.7})
     draw_divergence(figure, clients, runs / "sign_flip-br_drag")
     figure.savefig(HERE / "readme.png", dpi=150, metadata={"Software": None})
 
@@ -55,9 +58,9 @@ def run_controls(demo: Path, controls: Path) -> None:
     """Run the two controls; finished runs are not repeated."""
     longer = dragfl.load(demo / "drift.toml", "algorithm.name=fedavg", "algorithm.server_lr=3.0", "name=fedavg-lr3")
     dragfl.run(longer, controls / "fedavg-lr3")
-    tables = tomllib.loads((demo / "attack.toml").read_text())
-    tables |= {"name": "root-only", "algorithm": {"name": "root_only"}}
-    dragfl.run(dragfl.load(tables), controls / "root-only")
+    momentum = ("algorithm.name=root_only", "algorithm.server=momentum", "algorithm.server.beta=0.9")
+    root_only = dragfl.load(demo / "attack.toml", *momentum, "name=root-only-momentum")
+    dragfl.run(root_only, controls / "root-only-momentum")
 
 
 def draw_curves(ax: Axes, title: str, *lines: Line) -> None:

@@ -67,6 +67,7 @@ PRESETS = {
     **_presets_of("correction"),
     **_presets_of("aggregate"),
     # Compositions of several parts, or under another name than the part.
+    "cone_drag": Preset("dragfl, docs/cone.md", aggregate="cone_drag", server="momentum"),
     "fedprox": Preset("Li et al. 2020", correction="prox"),
     "adabest": Preset("Varno et al. 2022", correction="adabest", server="adabest"),
     "mimelite": Preset("Karimireddy et al. 2020b", correction="mime", defaults={"correction": {"lite": True}}),
@@ -74,6 +75,8 @@ PRESETS = {
     "fedadam": Preset("Reddi et al. 2021", server="adam"),
     "fedyogi": Preset("Reddi et al. 2021", server="yogi"),
     "fedadagrad": Preset("Reddi et al. 2021", server="adagrad"),
+    # Of dragfl itself: against client drift, with nothing to tune.
+    "auto_scaffold": Preset("dragfl", correction="scaffold", aggregate="auto_momentum"),
 }
 
 

@@ -62,6 +62,28 @@ def row_dots(X: Tensor, v: Tensor) -> Tensor:
     return _dots([piece @ part for piece, part in zip(_pieces(X), _pieces(v), strict=True)], X, v)
 
 
+def cross_dots(X: Tensor, Y: Tensor) -> Tensor:
+    """(n, m) float64 dots of every row of X with every row of Y."""
+    pieces = list(zip(_pieces(X), _pieces(Y), strict=True))
+    total = torch.zeros(len(X), len(Y), dtype=torch.float64, device=X.device)
+    for x, y in pieces:
+        total += x @ y.mT
+    large = (~torch.isfinite(total)).any(1).nonzero().flatten()
+    if len(large):
+        total[large] = sum((x[large].double() @ y.double().mT for x, y in pieces), torch.zeros_like(total[large]))
+    return total
+
+
+def row_gram(X: Tensor) -> Tensor:
+    """(n, n) float64 dots of every row of X with every other; the lower half is computed, in blocks of 32 rows."""
+    total = torch.zeros(len(X), len(X), dtype=torch.float64, device=X.device)
+    for piece in torch.split(X, 8 * PIECE, 1):
+        for a in range(0, len(X), 32):
+            total[a : a + 32, : a + 32] += piece[a : a + 32] @ piece[: a + 32].mT
+    lower = total.tril()
+    return lower + lower.tril(-1).mT
+
+
 def norms_and_dots(X: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """`row_norms` and `row_dots` in one sweep over memory: a piece is still in cache when it is used again."""
     whole = X.shape[1] - X.shape[1] % PIECE

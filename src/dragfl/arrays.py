@@ -52,6 +52,16 @@ def vector(name: str, what: str, value: Tensor | np.ndarray, X: Tensor) -> Tenso
     return v
 
 
+def vectors(name: str, what: str, value: Tensor | np.ndarray, X: Tensor) -> Tensor:
+    """Vectors of the server as a checked (K, d) tensor with the device and dtype of X; they need not be finite."""
+    v = tensor(name, what, value) if isinstance(value, np.ndarray) else value
+    if not isinstance(v, torch.Tensor) or v.ndim != 2 or not len(v) or v.shape[1] != X.shape[1]:
+        seen = tuple(v.shape) if isinstance(v, torch.Tensor) else f"a {type(value).__name__}"
+        wanted = f"(K, {X.shape[1]}) with one row for each class"
+        raise SpecError(f"{name}: {what} are {seen} and the updates are {tuple(X.shape)}; give {wanted}")
+    return v.detach().to(device=X.device, dtype=X.dtype)
+
+
 def like(result: Tensor, updates: Array) -> Array:
     """The result in the kind of the updates."""
     return result.numpy() if isinstance(updates, np.ndarray) else result

@@ -6,6 +6,7 @@ This is the only module that knows both the spec (`config`) and the engine.
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import nn
 from dragfl import data
 from dragfl.config.augmentation import make_augment
 from dragfl.config.build_parts import Model
+from dragfl.config.check_parts import needs_of
 from dragfl.config.portable import has_own_parts, why_not_portable
 from dragfl.config.spec import Experiment, load
 from dragfl.data import partitions
@@ -60,6 +62,9 @@ RUN_WORK = 7e10
 ROUND_WORK = 1e8
 PIECE_WORK = 2e8  # clients are handed to workers in pieces of some milliseconds, to save messages
 
+DIRECTION_BYTES = 2 << 30  # one update for each class of the root data, in a rule that uses them
+
+log = logging.getLogger("dragfl")
 
 Connect = Callable[[Experiment, Worker], tuple[Backend, ClientStore]]  # to clients outside the simulator
 
@@ -72,6 +77,7 @@ def build_federation(
     `connect` supplies the backend and the store of clients that are not simulated.
     """
     experiment, worker = build_worker(experiment)
+    _check_directions(experiment, worker)
     model, info, state = worker.local.loop.model, worker.info, experiment.state
     evaluation = experiment.evaluation
     if connect is None:
@@ -263,6 +269,13 @@ def sample_root_data(
     train = spec.source == "train"
     x, y = (dataset.x, dataset.y) if train else (dataset.test_x, dataset.test_y)
     allowed = rows if train and rows is not None else np.arange(len(y))
+    every = allowed
+    if spec.missing_classes is not None:
+        if spec.missing_classes >= dataset.classes:
+            given = f"root.missing_classes: {spec.missing_classes} of {dataset.classes} classes"
+            raise DataError(f"{given}; leave at least one class with root samples")
+        missing = rng(seed, "root missing").choice(dataset.classes, spec.missing_classes, replace=False)
+        allowed = allowed[~np.isin(y.cpu().numpy()[allowed], missing)]
     if spec.size >= len(allowed):
         raise DataError(f"root.size: {spec.size} of the {len(allowed)} {spec.source} samples; choose a smaller root")
     labels = y.cpu().numpy()[allowed]
@@ -276,7 +289,7 @@ def sample_root_data(
         root_x, root_y = root_x[keep], root_y[keep]
         if not len(root_y):
             raise DataError("root.filter: no root sample is left; use more root data or less label noise")
-    rest = np.delete(allowed, drawn) if spec.disjoint and train else rows
+    rest = np.setdiff1d(every, allowed[drawn]) if spec.disjoint and train else rows
     return RootData(root_x, root_y, spec.accumulate, spec.fixed_batch), rest
 
 
@@ -308,6 +321,33 @@ def _check_model_fits(model: FlatModel, dataset: Dataset) -> None:
     if len(shape) != 2 or shape[1] < dataset.classes:
         raise SpecError(
             f"{who}: its output has shape {shape} for 2 samples; it must have {dataset.classes} scores a sample"
+        )
+
+
+def _check_directions(experiment: Experiment, worker: Worker) -> None:
+    """Refuse root data of one class, and directions that do not fit in memory; warn of classes without root samples."""
+    if worker.root is None or "directions" not in needs_of(worker.aggregate):
+        return
+    name, samples, classes = experiment.algorithm.name, len(worker.root.y), worker.dataset.classes
+    present = sorted(set(worker.root.y.tolist()))
+    if len(present) == 1:
+        raise SpecError(
+            f"root: all {samples} root samples have class {present[0]}, and {name} compares updates with the classes "
+            "of the root data; use more root data or another root.bias"
+        )
+    K, d = len(worker.root_classes), worker.info.dim
+    if 4 * K * d > DIRECTION_BYTES:
+        size, limit, most = 4 * K * d / 2**30, DIRECTION_BYTES / 2**30, max(1, DIRECTION_BYTES // (4 * d))
+        raise SpecError(
+            f"algorithm.groups: the directions of {K} classes with {d} parameters take {size:.3g} GiB, more than "
+            f"{limit:.3g} GiB; lower algorithm.groups to at most {most}"
+        )
+    missing = sorted(set(range(classes)).difference(present))
+    if missing:
+        few = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        log.warning(
+            "%s: %d of %d classes have no root sample (%s), so they have no direction; raise root.size = %d",
+            *(name, len(missing), classes, few, samples),
         )
 
 

@@ -14,10 +14,12 @@ tensor([1., 1.])
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 from dragfl.aggregates import AGGREGATES
 from dragfl.aggregates._drag import Divergence, cosines_and_divergences, inverse_norms
+from dragfl.aggregates.cone_drag import ConeDrag
 from dragfl.aggregates.function import function_rule
 from dragfl.aggregates.robust.one_shot import (
     arc,
@@ -42,7 +44,7 @@ from dragfl.aggregates.robust.one_shot import (
 )
 from dragfl.algorithms import chain
 from dragfl.arithmetic import EPS, FLOAT32_SAFE, combine, cosines, finite_rows, norm, norms_and_dots, row_norms, unit
-from dragfl.arrays import Array, like, matrix, vector
+from dragfl.arrays import Array, like, matrix, vector, vectors
 from dragfl.errors import SpecError, nearest
 from dragfl.lazy import Tensor, torch
 from dragfl.own_code import import_object, is_function, name_of
@@ -57,6 +59,7 @@ __all__ = [
     "bulyan",
     "caf",
     "centered_clipping",
+    "cone_drag",
     "divergence",
     "dnc",
     "drag",
@@ -77,6 +80,12 @@ __all__ = [
     "trimmed_mean",
 ]
 
+NEEDED = {
+    "root": "the update of the root data",
+    "directions": "the update of each class of the root data",
+    "model": "the model that was sent out",
+}
+
 
 def _finite(X: Tensor, norms: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
     """X, norms and values without the rows that are not finite; no copy where all are."""
@@ -89,6 +98,7 @@ def aggregate(
     updates: Array,
     *,
     root: Array | None = None,
+    directions: Array | None = None,
     model: Array | None = None,
     seed: int = 0,
     **settings: Any,
@@ -98,12 +108,30 @@ def aggregate(
     A name is one of the registry, `module:attr` of a rule of your own, or a chain such as `nnm+module:rule`; a function
     takes the settings as well.
 
-    `root` is the update of the trusted root data and `model` the model sent out, for rules that need them; `seed` is
-    for rules with random draws.
+    `root` is the update of the trusted root data, `directions` (K, d) the update of each of its classes times the share
+    of the class, and `model` the model sent out, for rules that need them; `seed` is for rules with random draws.
     """
     if isinstance(rule, str) or callable(rule):
         rule = _rule(rule, settings)
-    X = matrix("aggregate", updates)
+    return _first_step("aggregate", rule, updates, root, directions, model, seed)
+
+
+def _first_step(
+    name: str,
+    rule: Aggregate[Any, Any],
+    updates: Array,
+    root: Array | None,
+    directions: Array | None = None,
+    model: Array | None = None,
+    seed: int = 0,
+) -> Array:
+    """The step of a rule in its first round; `name` is the function that was called."""
+    X = matrix(name, updates)
+    given = RoundInputs(
+        root=None if root is None else vector(name, "root", root, X),
+        directions=None if directions is None else vectors(name, "directions", directions, X),
+        model=None if model is None else vector(name, "model", model, X),
+    )
     X, norms = _finite(X, row_norms(X))
     if not len(X):
         return like(X.new_zeros(X.shape[1]), updates)
@@ -111,15 +139,10 @@ def aggregate(
     info = FederationInfo(dim=d, clients=n, per_round=n, segments=(0, d))
     state = rule.init(info)
     needs = rule.needs(state)
-    if "root" in needs and root is None:
-        raise SpecError(f"aggregate: {name_of(rule).rpartition(':')[2]} needs the update of the root data; give root")
-    if "model" in needs and model is None:
-        raise SpecError(f"aggregate: {name_of(rule).rpartition(':')[2]} needs the model that was sent out; give model")
-    inputs = RoundInputs(
-        root=None if root is None else vector("aggregate", "root", root, X),
-        mean=X.mean(0) if "mean" in needs else None,
-        model=None if model is None else vector("aggregate", "model", model, X),
-    )
+    for need, what in NEEDED.items():
+        if need in needs and getattr(given, need) is None:
+            raise SpecError(f"{name}: {name_of(rule).rpartition(':')[2]} needs {what}; give {need}")
+    inputs = replace(given, mean=X.mean(0) if "mean" in needs else None)
     plan = rule.begin(state, RoundContext(t=0, lr=1.0, seed=seed), inputs, info)
     partial = rule.fold(plan, Updates(X, torch.ones_like(norms), torch.arange(n)))
     return like(rule.finish(state, plan, partial)[0].to(X.dtype), updates)
@@ -194,6 +217,28 @@ def br_drag(updates: Array, root: Array, c: float, kind: Divergence = "linear") 
     _, lam = cosines_and_divergences(norms, dots, c, kind)
     step = combine((norm(r) / len(X) * (1.0 - lam) * inverse_norms(norms)).unsqueeze(0), X)[0]
     return like(step.add_(r, alpha=float(lam.mean())), updates)
+
+
+def cone_drag(updates: Array, directions: Array, root: Array, *, turn: bool = True, balance: bool = True) -> Array:
+    """Cone DRAG's step in its first round; `directions` (K, d) are D_k, the update of class k times its share.
+
+    A direction that is zero or not finite is left out of the cone. The step is zero if no update fits the cone better
+    than its reverse does, or for a zero root update.
+
+    Two orthogonal classes, r = (3, 4), and one client of each class. The fits are x = 1 and x^- = 0, so both weights
+    are 1, and both classes are supplied: Delta = 5 ((1, 0) + (0, 1) + (0.6, 0.8)) / 3.
+
+    >>> import torch
+    >>> D, r = torch.eye(2), torch.tensor([3.0, 4.0])
+    >>> cone_drag(torch.tensor([[2.0, 0.0], [0.0, 7.0]]), D, r)
+    tensor([2.6667, 3.0000])
+
+    The second client reverses its update: x = 0 and x^- = 1, so it is turned back.
+
+    >>> cone_drag(torch.tensor([[2.0, 0.0], [0.0, -7.0]]), D, r)
+    tensor([2.6667, 3.0000])
+    """
+    return _first_step("cone_drag", ConeDrag(turn=turn, balance=balance), updates, root, directions)
 
 
 def fltrust(updates: Array, root: Array) -> Array:

@@ -4,8 +4,8 @@ An algorithm has three parts: a `Correction` (what clients do beyond SGD), an `A
 step) and a `ServerStep` (how the step moves the model). A part is a frozen dataclass of hyper-parameters. Its state is
 a frozen dataclass of tensors and numbers that each call takes and returns; nothing is stored on `self`.
 
-Small optional Protocols (`RefusesAggregates`, `RefusesOptions`, `Robust`, `AssumesAttackers`, `HasReference`,
-`OwnIterate`, `DataAttack`, `FitsData`, `MeasuresSuccess`) declare what only some parts have.
+Small optional Protocols (`RefusesAggregates`, `RefusesOptions`, `Robust`, `AssumesAttackers`, `UsesDirections`,
+`HasReference`, `OwnIterate`, `DataAttack`, `FitsData`, `MeasuresSuccess`) declare what only some parts have.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ class RoundInputs:
     """The inputs that a part requires with `needs()`; the others are None."""
 
     root: Tensor | None = None  # the update of the trusted root data
+    directions: Tensor | None = None  # (K, d) the update of each class of the root data, see DirectionSettings
     mean: Tensor | None = None  # the mean update of this round
     gradient: Tensor | None = None  # the mean full gradient of the cohort at the model sent out
     model: Tensor | None = None  # the model sent out; for aggregates
@@ -166,7 +167,7 @@ State = Any  # the state of some part: a frozen dataclass whose fields are Tenso
 Plan = Any  # the plan of some aggregate: a frozen dataclass that is sent to every worker
 StateT = TypeVar("StateT")
 PlanT = TypeVar("PlanT")
-Need = Literal["root", "mean", "all", "model"]
+Need = Literal["root", "directions", "mean", "all", "model"]
 CorrectionNeed = Literal["gradient", "weighted_gradient", "root"]
 Fields = Mapping[str, Literal["vector", "scalar"]]
 Strength = tuple[str, float, float]  # the setting that makes an attack stronger, its lowest and highest value to try
@@ -303,6 +304,24 @@ class AssumesAttackers(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class DirectionSettings:
+    """How the server trains on each class of its root data."""
+
+    samples: int  # root samples of a class in each local step
+    steps: int | None = 1  # local steps; None: as many as a client makes
+    groups: int = 128  # with more classes than this, class k belongs to group k mod groups
+    weighted: bool = True  # times the share of the class in the root data
+
+
+@runtime_checkable
+class UsesDirections(Protocol):
+    """An aggregate that needs `directions`: one update for each class of the root data."""
+
+    @property
+    def direction_settings(self) -> DirectionSettings: ...
+
+
 @runtime_checkable
 class HasReference(Protocol):
     """An aggregate with a reference direction that a white-box attacker may know."""
@@ -340,7 +359,7 @@ Knowledge = Literal["own", "colluding", "omniscient", "white_box"]
 class View:
     """The information of an attack. A field that its knowledge does not include is None.
 
-    | knowledge | own | honest | aggregate, reference |
+    | knowledge | own | honest | aggregate, reference, directions |
     |---|---|---|---|
     | own | one attacker's clean update | | |
     | colluding | all attackers' clean updates | | |
@@ -354,6 +373,7 @@ class View:
     w: Tensor | None = None  # the model sent out this round, known to every client
     aggregate: Callable[[Tensor], Tensor] | None = None  # (f, d) malicious updates -> this round's step (d,)
     reference: Tensor | None = None  # the root update, or the rule's own reference direction
+    directions: Tensor | None = None  # (K, d) those of the rule, where it uses them
 
 
 class Attack(Protocol[StateT]):

@@ -37,6 +37,7 @@ def run_rule(
     state: State = None,
     t: int = 0,
     root: Any = None,
+    directions: Any = None,
     model: Any = None,
     segments: tuple[int, ...] | None = None,
     cut: Sequence[slice] = (slice(None),),
@@ -49,6 +50,7 @@ def run_rule(
     needs = rule.needs(state)
     given = RoundInputs(
         root=torch.as_tensor(root, dtype=torch.float32) if "root" in needs else None,
+        directions=torch.as_tensor(directions, dtype=torch.float32) if "directions" in needs else None,
         mean=updates.delta.mean(0) if "mean" in needs else None,
         model=torch.as_tensor(model, dtype=torch.float32) if "model" in needs else None,
     )

@@ -23,6 +23,7 @@ VECTORS = {  # (down, up)
     "fednova": (1, 1),
     "fedcm": (2, 1),  # the last direction
     "fedexp": (1, 1),
+    "auto_scaffold": (2, 2),  # as scaffold
     "drag": (1, 1),
     "br_drag": (1, 1),
     "fltrust": (1, 1),

@@ -38,6 +38,7 @@ def test_the_optimum() -> None:
     [
         ({"name": "scaffold"}, 40),
         ({"name": "scaffold", "option": "I"}, 40),
+        ({"name": "auto_scaffold"}, 40),
         ({"name": "feddyn", "strength": 0.5}, 60),
         ({"name": "feddc", "strength": 0.1}, 60),
         ({"name": "mime", "momentum": 0.0}, 25),

@@ -11,6 +11,7 @@ import torch
 from dragfl import attacks, functional
 from dragfl.attacks.adaptive_br_drag import best_cosine
 from dragfl.attacks.fang_trim import fang_trim
+from dragfl.errors import SpecError
 from dragfl.rng import rng
 
 GRID = np.linspace(-1.0, 1.0, 200_001)
@@ -115,3 +116,27 @@ def test_the_ascent_nears_the_optimum_in_the_plane() -> None:
 
 def test_a_zero_root_update_is_answered_with_zero_updates() -> None:
     assert (attacks.adaptive_fltrust(np.ones((3, 4)), 2, np.zeros(4), rng(0, "a")) == 0.0).all()
+
+
+def test_adaptive_cone_takes_the_most_opposed_direction_of_the_cone() -> None:
+    """u_1 = (1, 0), u_2 = (-0.6, 0.8); h = (3, 1), so |h| w <z, h/|h|> is, with |g| = sqrt 10:
+
+    u_1: x = 1; -u_1 has the cosine 0.6 with u_2 and -1 with u_1, so x^- = 0.6, w = 0.4, w <u_1, h> = 1.2.
+    u_2: x = 1; -u_2 has the cosine 0.6 with u_1, so x^- = 0.6, w = 0.4, w <u_2, h> = 0.4 (-1.8 + 0.8) = -0.4.
+    The projection of -h = (-3, -1) on the cone: its cosine with u_2 is positive, with u_1 negative, so it is along u_2.
+    """
+    honest = torch.tensor([[3.0, 1.0], [3.0, 1.0]])
+    directions = torch.tensor([[2.0, 0.0], [-3.0, 4.0]])
+    sent = attacks.adaptive_cone(honest, 2, directions)
+    torch.testing.assert_close(sent, 10**0.5 * torch.tensor([[-0.6, 0.8]] * 2))
+    against_root = attacks.adaptive_cone(honest, 1, directions, torch.tensor([-1.0, 1.0]), "root")
+    torch.testing.assert_close(against_root, 10**0.5 * torch.tensor([[1.0, 0.0]]))
+    one_class = attacks.adaptive_cone(honest, 1, directions, goal="class", target=1)
+    torch.testing.assert_close(one_class, 10**0.5 * torch.tensor([[-0.6, 0.8]]))
+
+
+def test_adaptive_cone_without_a_cone_reverses_the_mean() -> None:
+    honest = torch.tensor([[3.0, 1.0], [1.0, 1.0]])
+    assert attacks.adaptive_cone(honest, 1, torch.zeros(2, 2)).tolist() == [[-2.0, -1.0]]
+    with pytest.raises(SpecError, match=r"directions are \(2,\)"):
+        attacks.adaptive_cone(honest, 1, torch.zeros(2))

@@ -27,6 +27,13 @@ def root(X: Any) -> Any:
     return X[0] + 0.5
 
 
+def cone(X: Any) -> Any:
+    """Three directions of the length of a row."""
+    kind = torch.ones_like(X[:1]) if isinstance(X, torch.Tensor) else np.ones_like(X[:1])
+    rows = rng(0, "cone").normal(size=(3, X.shape[1]))
+    return torch.from_numpy(rows).to(kind.dtype) if isinstance(X, torch.Tensor) else rows.astype(X.dtype)
+
+
 HONEST: dict[str, Function] = {
     "alie": lambda X, f: attacks.alie(X, f),
     "alie against": lambda X, f: attacks.alie(X, f, 1.0, side="against"),
@@ -46,6 +53,9 @@ HONEST: dict[str, Function] = {
     "adaptive_fltrust": lambda X, f: attacks.adaptive_fltrust(X, f, root(X), rng(0, "a"), rounds=1, queries=2),
     "adaptive_br_drag": lambda X, f: attacks.adaptive_br_drag(X, f, root(X), 0.25),
     "adaptive_br_drag across": lambda X, f: attacks.adaptive_br_drag(X, f, root(X), 0.5, "across"),
+    "adaptive_cone": lambda X, f: attacks.adaptive_cone(X, f, cone(X)),
+    "adaptive_cone root": lambda X, f: attacks.adaptive_cone(X, f, cone(X), root(X), "root"),
+    "adaptive_cone class": lambda X, f: attacks.adaptive_cone(X, f, cone(X), goal="class", target=1),
 }
 OWN: dict[str, Function] = {
     "random_scaling": lambda X, f: attacks.random_scaling(X, 3.0, rng(0, "a")),
@@ -98,6 +108,9 @@ def test_rows_that_are_not_finite_are_left_out(name: str) -> None:
         r = root(X)
         calls: dict[str, Function] = {
             "adaptive_fltrust": lambda X, f: attacks.adaptive_fltrust(X, f, r, rng(0, "a"), rounds=1),
+            "adaptive_cone": lambda X, f: attacks.adaptive_cone(X, f, cone(r[None])),
+            "adaptive_cone root": lambda X, f: attacks.adaptive_cone(X, f, cone(r[None]), r, "root"),
+            "adaptive_cone class": lambda X, f: attacks.adaptive_cone(X, f, cone(r[None]), goal="class"),
             "fang_trim weights": lambda X, f: attacks.fang_trim(X, f, rng(0, "a"), space="weights", w=r),
         }
         attack = calls.get(name, lambda X, f: attacks.adaptive_br_drag(X, f, r, 0.25))
@@ -124,6 +137,8 @@ OBJECTS: list[dict[str, Any]] = [
     *({"name": name, "direction": word} for name in ("min_max", "min_sum") for word in ("sign", "std")),
     {"name": "fang_trim", "space": "weights"},
     {"name": "adaptive_br_drag", "c": 0.5, "goal": "across"},
+    {"name": "adaptive_cone", "goal": "root"},
+    {"name": "adaptive_cone", "goal": "class", "target": 2},
     {"name": "mimic", "client": 50},
     {"name": "gaussian", "mode": "add"},
     {"name": "non_finite", "value": "-inf", "coordinates": "one"},
@@ -173,6 +188,8 @@ def test_forged_updates_are_finite_when_honest_ones_are_not(table: dict[str, Any
         ({"name": "fang_trim", "beta": 0.5}, "beta: 0.5; give a finite number of at least 1"),
         ({"name": "fang_krum", "min_lambda": 0.0}, "attack.min_lambda: 0.0"),
         ({"name": "adaptive_br_drag", "c": 2.0}, r"attack.c: 2.0.*\[0, 1\]"),
+        ({"name": "adaptive_cone", "target": -1}, "attack.target: -1.*the number of a class"),
+        ({"name": "adaptive_cone", "goal": "all"}, "attack.goal: .*honest"),
         ({"name": "adaptive_fltrust", "queries": 0}, "attack.queries: 0"),
         ({"name": "free_rider", "std": -1.0}, "attack.std: -1.0"),
         ({"name": "gaussian", "std": float("nan")}, "attack.std: nan"),

@@ -13,7 +13,7 @@ from torch import nn
 
 import dragfl
 from benchmarks import __main__ as command
-from benchmarks import aggregation, aggregators, floor, memory, rounds, timing, trainers
+from benchmarks import aggregation, aggregators, floor, memory, root_rules, rounds, timing, trainers
 from benchmarks.bare import bare_loop, preload
 from benchmarks.figure import columns, draw
 from benchmarks.markdown import render_markdown
@@ -203,3 +203,14 @@ def test_the_documentation_lists_every_workload() -> None:
     text = (ROOT / "docs" / "speed.md").read_text()
     for workload in WORKLOADS.values():
         assert f"| {workload.name} |" in text, workload.name
+
+
+def test_rules_with_root_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One comparison for each number of processes; Cone DRAG has a target, as a ratio to BR-DRAG."""
+    monkeypatch.setattr(root_rules, "CASES", (dataclasses.replace(MLP, clients=4, per_round=4),))
+    monkeypatch.setattr(root_rules, "ROOT", 20)
+    monkeypatch.setattr(root_rules, "available_cores", lambda: 1)
+    (found,) = root_rules.measure(repeats=1)
+    assert [row.name for row in found.rows] == ["br_drag", "cone_drag", "boba"]
+    assert found.rows[1].limits == {"br_drag": 1.5} and found.rows[0].ratios == {"br_drag": 1.0}
+    assert found.title.endswith("1 process")

@@ -50,6 +50,15 @@ def test_what_holds(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, lines)) <= 100
 
 
+@pytest.mark.parametrize("words", [["cone_drag"], ["nnm+cone_drag", "f=1"]])
+def test_a_rule_with_directions(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", *words]) == 0
+    printed = capsys.readouterr().out
+    assert "13 of 13 contracts hold" in printed
+    assert "  yes   scale " in printed and "  yes   zero " in printed
+    assert "not checked" not in printed
+
+
 def test_what_does_not(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "checked_x:first"]) == 2
     printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`dragfl demo`: eight runs, their table, and a report."""
+"""`dragfl demo`: ten runs, their table, and a report."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dragfl.cli import main
 
 NAMES = [
     "drift-fedavg", "drift-drag",
-    "random_scaling-fedavg", "random_scaling-fltrust", "random_scaling-br_drag",
-    "sign_flip-fedavg", "sign_flip-fltrust", "sign_flip-br_drag",
+    "random_scaling-fedavg", "random_scaling-fltrust", "random_scaling-br_drag", "random_scaling-cone_drag",
+    "sign_flip-fedavg", "sign_flip-fltrust", "sign_flip-br_drag", "sign_flip-cone_drag",
 ]  # fmt: skip
 Capture = pytest.CaptureFixture[str]
 
 
-def test_the_eight_experiments() -> None:
+def test_the_ten_experiments() -> None:
     experiments = demo.load_experiments()
     assert [e.name for e in experiments] == NAMES
     drift, attacked = experiments[:2], experiments[2:]

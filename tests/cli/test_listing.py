@@ -46,7 +46,9 @@ def probe(algorithm: Algorithm) -> Cost:
         up = 1 + sum(value.shape == w.shape for value in extra.values()) + (gradient is not None)
         passes = 2 if t == 0 and "mean" in rule.needs(states[1]) else passes
         needs |= rule.needs(states[1]) | asked
-        plan = rule.begin(states[1], context, RoundInputs(root=delta[0], mean=delta.mean(0)), info)
+        plan = rule.begin(
+            states[1], context, RoundInputs(root=delta[0], directions=delta[:2], mean=delta.mean(0)), info
+        )
         every = {name: value.expand(n, *value.shape) for name, value in extra.items()}
         partial = rule.fold(plan, Updates(delta, torch.ones(n).double(), torch.arange(n), every))
         step, states[1], _ = rule.finish(states[1], plan, partial)
@@ -55,7 +57,9 @@ def probe(algorithm: Algorithm) -> Cost:
         step, states[0] = correction.server_finish(states[0], aggregated, step, info, context)
         w, states[2] = server.update(states[2], step, w, context)
     kept = [field.name for state in states for field in dataclasses.fields(state)]
-    return Cost(down, up, list(correction.fields), kept, "all" not in needs, passes, "root" in needs)
+    return Cost(
+        down, up, list(correction.fields), kept, "all" not in needs, passes, bool(needs & {"root", "directions"})
+    )
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -76,7 +80,7 @@ def test_known_costs() -> None:
     assert (cost["fedcm"].down, cost["fedcm"].up) == (2, 1)
     assert cost["adabest"].client == ["h", "seen"]
     assert cost["fedadam"].server == ["m", "v"]
-    assert [name for name in cost if cost[name].root] == ["br_drag", "fltrust", "root_only"]
+    assert [name for name in cost if cost[name].root] == ["br_drag", "cone_drag", "fltrust", "boba", "root_only"]
     assert cost["drag"].passes == 2
 
 

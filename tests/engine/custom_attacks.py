@@ -74,7 +74,7 @@ class TamperingAttack:
             return replace(own, weight=torch.full_like(own.weight, float("nan"))), state
         if self.tamper == "negative":
             return replace(own, weight=torch.full_like(own.weight, -1e9)), state
-        for vector in (view.w, view.reference):
+        for vector in (view.w, view.reference, view.directions):
             if vector is not None:
                 vector.mul_(-1.0)
         return own, state

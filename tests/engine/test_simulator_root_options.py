@@ -106,6 +106,22 @@ def test_disjoint(experiment: Load, root: dict[str, Any], shared: int) -> None:
     assert len(client_samples(simulation)) == len(set(client_samples(simulation).tolist())) == shared
 
 
+def test_missing_classes(experiment: Load) -> None:
+    """Two of the ten digits have no root sample; their samples stay with the clients."""
+    simulation = rooted(experiment, missing_classes=2, size=200)
+    worker = simulation.federation.worker
+    present = set(labels(simulation).tolist())
+    assert len(present) == 8 and len(labels(simulation)) == 200
+    held = np.concatenate([worker.split.samples_of(m) for m in range(worker.split.clients)])
+    assert len(held) == len(worker.dataset.y) - 200 == len(set(held.tolist()))
+    assert set(worker.dataset.y[held].tolist()) == set(range(10))
+
+
+def test_too_many_missing_classes(experiment: Load) -> None:
+    with pytest.raises(DataError, match=r"root.missing_classes: 10 of 10 classes; leave at least one"):
+        rooted(experiment, missing_classes=10)
+
+
 OPTIONS = {"noise": 0.3, "filter": "confident", "bias": 0.2, "biased_class": 5}
 
 

@@ -17,7 +17,11 @@ from dragfl.types import AssumesAttackers
 from tests.flower.local_grid import FIRST_ID, LocalGrid
 
 INPUTS, OUTPUTS, NODES = 5, 3, 5
-DROP_IN = [name for name, preset in PRESETS.items() if preset.correction == "none"]
+DROP_IN = [  # without rules that need an update for each class of the server's data
+    name
+    for name, preset in PRESETS.items()
+    if preset.correction == "none" and not hasattr(preset.build().aggregate, "direction_settings")
+]
 ROOT_NODE = 9  # whose data the server has
 
 
@@ -92,10 +96,42 @@ def root(arrays: ArrayRecord, server_round: int) -> dict[str, np.ndarray]:
     return values
 
 
+def step_on_class(weight: np.ndarray, bias: np.ndarray, k: int, lr: float = 0.05) -> None:
+    """One step in place on the samples of the server whose largest output is k, divided by all its samples."""
+    x, y = samples_of(ROOT_NODE)
+    rows = y.argmax(1) == k
+    error = x[rows] @ weight.T + bias - y[rows]
+    weight -= (lr / len(x) * (error.T @ x[rows])).astype(weight.dtype)
+    bias -= (lr / len(x) * error.sum(0)).astype(bias.dtype)
+
+
+def directions(arrays: ArrayRecord, server_round: int) -> list[dict[str, np.ndarray]]:
+    """A step on each class of the server's own data."""
+    found = []
+    for k in range(OUTPUTS):
+        values = {name: array.numpy().copy() for name, array in arrays.items()}
+        step_on_class(values["layer.weight"], values["layer.bias"], k)
+        found.append(values)
+    return found
+
+
+def class_updates(w: Tensor) -> Tensor:
+    """(K, d) the directions from the model w, computed without Flower."""
+    rows = []
+    for k in range(OUTPUTS):
+        weight, bias = w[:15].reshape(3, 5).numpy().copy(), w[15:].numpy().copy()
+        step_on_class(weight, bias, k)
+        rows.append(torch.from_numpy(np.concatenate([weight.reshape(-1), bias])) - w)
+    return torch.stack(rows)
+
+
 def settings_of(name: str) -> dict[str, Any]:
     rule = PRESETS[name].build().aggregate if name in PRESETS else None
     settings: dict[str, Any] = {"f": 1} if rule is None or isinstance(rule, AssumesAttackers) else {}
-    return settings | ({"root": root} if name in ("br_drag", "fltrust", "root_only") else {})
+    settings |= {"directions": directions} if "cone_drag" in name else {}
+    return settings | (
+        {"root": root} if name.split("+")[-1] in ("br_drag", "cone_drag", "fltrust", "root_only") else {}
+    )
 
 
 def updates(w: Tensor, nodes: range) -> Tensor:

@@ -14,6 +14,7 @@ from dragfl.errors import PartError, SpecError
 from dragfl.flower import AlgorithmStrategy, BRDragStrategy, DragStrategy
 from tests.flower.local_grid import FIRST_ID, LocalGrid
 from tests.flower.numpy_app import (
+    directions,
     make_app,
     make_grid,
     root,
@@ -116,7 +117,21 @@ def test_fednova_needs_the_number_of_local_steps() -> None:
         (lambda: AlgorithmStrategy("scaffold"), r"scaffold changes the local training .*dragfl\.flower\.client_app"),
         (lambda: AlgorithmStrategy("fedprox"), "fedprox changes the local training"),
         (lambda: AlgorithmStrategy("fltrust"), "fltrust needs the server's own data; give root="),
+        (lambda: AlgorithmStrategy("boba", f=1, root=root), "boba needs an update for each class .*server_app"),
         (lambda: BRDragStrategy(root=None), "br_drag needs the server's own data; give root="),  # type: ignore[arg-type]
+        (
+            lambda: AlgorithmStrategy("cone_drag", directions=directions),
+            "cone_drag needs the server's own data; give root",
+        ),
+        (
+            lambda: AlgorithmStrategy("cone_drag", root=root),
+            r"cone_drag needs an update of each class of the server's own data; give directions=function\(arrays,",
+        ),
+        (lambda: AlgorithmStrategy("nnm+cone_drag", f=1, root=root), r"nnm\+cone_drag needs an update of each class"),
+        (
+            lambda: AlgorithmStrategy("br_drag", root=root, directions=directions),
+            "br_drag does not use the classes of the server's own data; remove directions",
+        ),
         (lambda: AlgorithmStrategy("median", root=root), "median does not use the server's own data"),
         (lambda: AlgorithmStrategy("trimmed_mean"), "trimmed_mean assumes a number of malicious nodes .* give f"),
         (lambda: AlgorithmStrategy("nnm+median"), r"nnm\+median assumes a number of malicious nodes"),
@@ -145,6 +160,32 @@ def test_what_cannot_work_is_an_error_at_construction(make: Any, message: str) -
 def test_what_the_root_function_returns_is_checked(returned: Any, message: str) -> None:
     with pytest.raises(PartError, match=message):
         start(BRDragStrategy(root=lambda arrays, t: returned), make_grid(range(3)), rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (
+            {"layer.weight": np.zeros((3, 5))},
+            "directions returned a dict; return a list of arrays by name, one for each",
+        ),
+        ([], "directions returned an empty list"),
+        (None, "directions returned a NoneType"),
+        ([1.0], r"directions\[0\] returned a float"),
+        ([{"layer.weight": np.zeros((3, 5))}], r"directions\[0\] returned no array 'layer.bias'"),
+        ([{"layer.weight": np.zeros((3, 4)), "layer.bias": np.zeros(3)}], r"directions\[0\]: 'layer.weight' has shape"),
+    ],
+)
+def test_what_the_directions_function_returns_is_checked(returned: Any, message: str) -> None:
+    strategy = AlgorithmStrategy("cone_drag", root=root, directions=lambda arrays, t: returned)
+    with pytest.raises(PartError, match=message):
+        start(strategy, make_grid(range(3)), rounds=1)
+
+
+def test_another_number_of_classes_in_a_later_round_is_an_error() -> None:
+    strategy = AlgorithmStrategy("cone_drag", root=root, directions=lambda arrays, t: directions(arrays, t)[: 4 - t])
+    with pytest.raises(PartError, match="directions returned 2 classes after 3 in earlier rounds"):
+        start(strategy, make_grid(range(3)), rounds=2)
 
 
 def test_an_error_in_the_root_function_names_its_line() -> None:

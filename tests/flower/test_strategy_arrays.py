@@ -121,6 +121,11 @@ def bn_settings(name: str) -> dict[str, Any]:
     settings: dict[str, Any] = {"fraction_evaluate": 0.0, **settings_of(name)}
     if "root" in settings:
         settings["root"] = lambda arrays, t: {k: v + 0.01 for k, v in arrays.to_torch_state_dict().items()}
+    if "directions" in settings:
+        settings["directions"] = lambda arrays, t: [
+            {k: v + 0.01 * (k.endswith("weight") or j) for k, v in arrays.to_torch_state_dict().items()}
+            for j in range(2)
+        ]
     return settings
 
 

@@ -13,11 +13,13 @@ from flwr.serverapp.strategy import (
 from torch import Tensor
 
 from dragfl.flower import AlgorithmStrategy, BRDragStrategy, DragStrategy
-from dragfl.functional import aggregate, drag
+from dragfl.functional import aggregate, cone_drag, drag
 from dragfl.types import FederationInfo, Partial, RoundContext, RoundInputs, Updates
 from tests.flower.numpy_app import (
     DROP_IN,
     ROOT_NODE,
+    class_updates,
+    directions,
     initial_arrays,
     make_grid,
     root,
@@ -51,6 +53,7 @@ class Reference:
         pieces = [torch.tensor([i]) for i in range(n)] if "all" not in needs else [torch.arange(n)]
         inputs = RoundInputs(
             root=updates(w, range(ROOT_NODE, ROOT_NODE + 1))[0] if "root" in needs else None,
+            directions=class_updates(w) if "directions" in needs else None,
             mean=(X.double().sum(0) / n).float() if "mean" in needs else None,
             model=w if "model" in needs else None,
         )
@@ -66,7 +69,7 @@ class Reference:
         return w
 
 
-@pytest.mark.parametrize("name", [*DROP_IN, "nnm+median", "bucketing+median", "nnm+drag"])
+@pytest.mark.parametrize("name", [*DROP_IN, "nnm+median", "bucketing+median", "nnm+drag", "nnm+cone_drag"])
 def test_every_algorithm_without_correction_equals_its_rule(name: str) -> None:
     """Two rounds of 7 nodes, bit for bit. Each node gets exactly one training message a round, with DRAG too."""
     strategy = AlgorithmStrategy(name, seed=4, fraction_evaluate=0.0, **settings_of(name))
@@ -98,6 +101,22 @@ def test_br_drag_and_a_rule_of_the_users_own_by_hand() -> None:
         assert torch.allclose(vector(found.arrays), w0 + aggregate("br_drag", X, root=reference, c=0.3), atol=1e-6)
     own = start(AlgorithmStrategy(own_rule, scale=2.0), make_grid(), rounds=1)
     assert torch.allclose(vector(own.arrays), w0 + 2 * X[0], atol=1e-6)
+
+
+def test_cone_drag_by_hand() -> None:
+    """The first round, with arrays of Flower and of NumPy; the server step of the first round is w + Delta."""
+    w0, X = vector(initial_arrays()), updates(vector(initial_arrays()), range(5))
+    reference = updates(w0, range(ROOT_NODE, ROOT_NODE + 1))[0]
+    due = w0 + cone_drag(X, class_updates(w0), reference)
+
+    def records(arrays: ArrayRecord, server_round: int) -> tuple[ArrayRecord, ...]:
+        return tuple(ArrayRecord({k: Array(v) for k, v in one.items()}) for one in directions(arrays, server_round))
+
+    for given in (directions, records):
+        strategy = AlgorithmStrategy("cone_drag", root=root, directions=given)
+        found = start(strategy, make_grid(), rounds=1)
+        assert torch.allclose(vector(found.arrays), due, atol=1e-6)
+        assert {"fit_mean", "supplied", "opening"} <= found.train_metrics_clientapp[1].keys()
 
 
 @pytest.mark.parametrize("rounds", [4])

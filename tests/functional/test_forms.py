@@ -1,5 +1,5 @@
-"""The one-shot forms of mean, DRAG, BR-DRAG and FLTrust: kinds and dtypes, rows that are not finite, and arguments
-that cannot be. The robust rules are tried in `test_robust_forms.py`.
+"""The one-shot forms of mean, DRAG, BR-DRAG, Cone DRAG and FLTrust: kinds and dtypes, rows that are not finite, and
+arguments that cannot be. The robust rules are tried in `test_robust_forms.py`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from tests.functional.robust_forms import FORMS as ROBUST_FORMS
 
 X = [[3.0, 4.0], [0.0, 2.0], [-5.0, 0.0]]
 R = [1.0, 0.0]
+D = [[1.0, 1.0], [2.0, -1.0]]
 FORMS: dict[str, Callable[[Any, Any], Any]] = {
     "mean": lambda X, r: functional.mean(X),
     "drag": lambda X, r: functional.drag(X, r, 0.25),
     "br_drag": lambda X, r: functional.br_drag(X, r, 0.25),
+    "cone_drag": lambda X, r: functional.cone_drag(X, np.array(D) if isinstance(X, np.ndarray) else torch.tensor(D), r),
     "fltrust": functional.fltrust,
     "divergence": lambda X, r: functional.divergence(X, r, 0.25),
 }
@@ -52,6 +54,10 @@ def test_any_rule_by_its_name() -> None:
         functional.aggregate("medain", rows)
     with pytest.raises(SpecError, match="give root"):
         functional.aggregate("fltrust", rows)
+    with pytest.raises(SpecError, match="Boba needs the update of each class of the root data; give directions"):
+        functional.aggregate("boba", rows)
+    with pytest.raises(SpecError, match=r"directions are \(1, 3\) .* give \(K, 2\) with one row"):
+        functional.aggregate("boba", rows, directions=np.ones((1, 3), "float32"))
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -115,10 +121,10 @@ def test_divergence_of_a_row_that_is_not_finite_is_nan() -> None:
 
 @pytest.mark.parametrize("name", STEPS)
 def test_zero_updates_count_and_do_no_harm(name: str) -> None:
-    """Each divides by all three; FLTrust alone has no trust in a zero update and divides by trust."""
+    """Each divides by all three; FLTrust and Cone DRAG have no trust in a zero update and divide by trust."""
     updates, r = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 0.0]]), torch.tensor(R)
     alone = FORMS[name](torch.tensor([[3.0, 4.0]]), r)
-    torch.testing.assert_close(FORMS[name](updates, r), alone if name == "fltrust" else alone / 3.0)
+    torch.testing.assert_close(FORMS[name](updates, r), alone if name in ("fltrust", "cone_drag") else alone / 3.0)
 
 
 def test_a_vanished_reference() -> None:
@@ -127,6 +133,7 @@ def test_a_vanished_reference() -> None:
     torch.testing.assert_close(functional.drag(updates, nothing, 0.5), updates.mean(0))
     assert functional.br_drag(updates, nothing, 0.5).tolist() == [0.0, 0.0]
     assert functional.fltrust(updates, nothing).tolist() == [0.0, 0.0]
+    assert functional.cone_drag(updates, torch.tensor(D), nothing).tolist() == [0.0, 0.0]
     with pytest.raises(SpecError, match="divergence: the reference is the zero vector"):
         functional.divergence(updates, nothing, 0.5)
 
@@ -200,3 +207,55 @@ def test_an_unknown_form_of_divergence_is_refused(name: str) -> None:
 @pytest.mark.parametrize("c", [0, 1, np.float32(0.25), 0.5])
 def test_any_number_in_range_is_a_c(c: Any) -> None:
     assert torch.isfinite(functional.drag(torch.tensor(X), torch.tensor(R), c)).all()
+
+
+@pytest.mark.parametrize("settings", [{}, {"turn": False}, {"balance": False}, {"turn": False, "balance": False}])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_cone_drag_is_the_rule_of_that_name(settings: dict[str, bool], dtype: torch.dtype) -> None:
+    draws = torch.Generator().manual_seed(1)
+    updates, directions = (torch.randn(n, 30, generator=draws, dtype=dtype) for n in (9, 4))
+    updates[:4] += 9.0 * directions
+    updates[4] = 9.0 * directions[1] - updates[4]
+    updates[5] = torch.nan
+    root = directions.mean(0)
+    step = functional.cone_drag(updates, directions, root, **settings)
+    assert torch.equal(step, functional.aggregate("cone_drag", updates, directions=directions, root=root, **settings))
+    named = functional.aggregate("cone_drag", updates.numpy(), directions=directions.numpy(), root=root.numpy())
+    if not settings:
+        np.testing.assert_array_equal(named, step.numpy())
+    finite = updates[[0, 1, 2, 3, 4, 6, 7, 8]]
+    torch.testing.assert_close(functional.cone_drag(finite, directions, root, **settings), step)
+
+
+def test_cone_drag_keeps_the_digits_of_float64() -> None:
+    """One direction, along r and the update: Delta = r."""
+    r = torch.tensor([1.0, 1e-12], dtype=torch.float64)
+    torch.testing.assert_close(functional.cone_drag(3.0 * r[None], r[None], r), r, rtol=1e-12, atol=0.0)
+
+
+@pytest.mark.parametrize("d", [2, 10_000])
+def test_cone_drag_of_rows_near_the_end_of_float32(d: int) -> None:
+    """All are on the ray of r, one of them reversed."""
+    updates, r = torch.full((3, d), 3e38), torch.ones(d)
+    updates[1] *= -1.0
+    torch.testing.assert_close(functional.cone_drag(updates, r[None], r), r)
+
+
+@pytest.mark.parametrize(
+    ("directions", "message"),
+    [
+        (torch.ones(2), r"cone_drag: directions are \(2,\) and the updates are \(3, 2\); give \(K, 2\) with one row"),
+        (torch.ones(4, 3), r"cone_drag: directions are \(4, 3\) and the updates are \(3, 2\)"),
+        (np.ones((0, 2)), r"cone_drag: directions are \(0, 2\)"),
+        (D, r"cone_drag: directions are a list and the updates are \(3, 2\)"),
+        (np.array([["a", "b"]]), r"cone_drag: directions are numpy <U1"),
+    ],
+)
+def test_directions_that_cannot_be_are_refused(directions: Any, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        functional.cone_drag(torch.tensor(X), directions, torch.tensor(R))
+
+
+def test_a_rule_without_its_directions_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"aggregate: ConeDrag needs the update of each class .*; give directions"):
+        functional.aggregate("cone_drag", torch.tensor(X), root=torch.tensor(R))

@@ -214,6 +214,8 @@ def some_weight_is_negative(curve: str) -> str:
     return judge(lambda c: (c[curve]["numbers"]["reversed"],) * 2, 3, ("extremes", [curve]))
 
 
+OURS_AGAINST = ["scaffold", "adabest", "drag", "scaffold_drag", "fedavgm", "fedexp"]
+
 RECOMPUTED: dict[str, Callable[[], str]] = {
     "C1": lambda: compare("fig3a", "drag", BASELINES, faster),
     "C2": lambda: compare("fig3b", "drag", BASELINES, faster),
@@ -229,6 +231,8 @@ RECOMPUTED: dict[str, Callable[[], str]] = {
     "C11a": lambda: compare("controls3a", "drag", ["fedavg_tuned", "fedavgm", "fedexp"], faster),
     "C11b": lambda: compare("controls3b", "drag", ["fedavg_tuned", "fedavgm", "fedexp"], faster),
     "C11e": lambda: compare("controls3a", "drag", ["fedexp_own"], faster),
+    "C46a": lambda: compare("ours3a", "auto_scaffold", OURS_AGAINST, faster),
+    "C46b": lambda: compare("ours3b", "auto_scaffold", OURS_AGAINST, faster),
     "C12a": lambda: compare("ablation_c", "c25", ["c50"], faster),
     "C12b": lambda: compare("ablation_alpha", "alpha06", ["alpha01", "alpha10"], faster),
     "C13": lambda: weakest(same_rank("authors3a"), same_rank("authors3b")),

@@ -135,13 +135,13 @@ def test_a_defence_without_its_root_data_is_an_error(tables: dict[str, Any], tmp
     del tables["root"]
     with pytest.raises(SpecError, match=r"defence 'fltrust': needs trusted root data"):
         plan_arena(tables, ["fedavg", "fltrust"], ["sign_flip"], out=tmp_path)
-    assert {"fltrust", "br_drag"}.isdisjoint(default_defences(tables)) and "fedavg" in default_defences(tables)
+    assert {"fltrust", "br_drag", "cone_drag"}.isdisjoint(default_defences(tables)) and "fedavg" in default_defences(tables)
 
 
 def test_default_defences_and_attacks(tables: dict[str, Any], tmp_path: Path) -> None:
     defences = default_defences(tables)
-    assert tuple(defences) == DEFENCES and len(defences) == 10 and len(DEFAULT_ATTACKS) == 8
-    assert len(plan_arena(tables, defences, DEFAULT_ATTACKS, out=tmp_path).cells) == 11 * 9
+    assert tuple(defences) == DEFENCES and len(defences) == 11 and len(DEFAULT_ATTACKS) == 8
+    assert len(plan_arena(tables, defences, DEFAULT_ATTACKS, out=tmp_path).cells) == 12 * 9
 
 
 def test_root_only_is_a_row_wherever_a_defence_uses_root_data(tables: dict[str, Any], tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_every_built_in_strength_is_a_setting_with_valid_values(name: str) -> No
     attack = ATTACKS[name]()
     if (declared := getattr(attack, "strength", None)) is None:
         assert name in {"free_rider", "min_max", "min_sum", "mimic", "fang_krum", "non_finite", "backdoor"} | {
-            "adaptive_fltrust", "adaptive_br_drag",
+            "adaptive_fltrust", "adaptive_br_drag", "adaptive_cone",
         }  # fmt: skip
         return
     setting, low, high = declared

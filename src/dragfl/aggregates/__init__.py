@@ -1,6 +1,9 @@
 """How the updates of a round become one step: one family, one file."""
 
+from dragfl.aggregates.auto_momentum import AutoMomentum
+from dragfl.aggregates.boba import Boba
 from dragfl.aggregates.br_drag import BRDrag
+from dragfl.aggregates.cone_drag import ConeDrag
 from dragfl.aggregates.drag import Drag
 from dragfl.aggregates.fedexp import FedExP
 from dragfl.aggregates.fednova import FedNova
@@ -13,9 +16,12 @@ AGGREGATES = {
     "mean": Mean,
     "drag": Drag,
     "br_drag": BRDrag,
+    "cone_drag": ConeDrag,
     "fltrust": FLTrust,
+    "boba": Boba,
     "root_only": RootOnly,
     "fednova": FedNova,
     "fedexp": FedExP,
+    "auto_momentum": AutoMomentum,
     **ROBUST,
 }

@@ -9,6 +9,7 @@ data are in `data_poisoning.py`.
 from typing import Any
 
 from dragfl.attacks.adaptive_br_drag import AdaptiveBRDrag, adaptive_br_drag
+from dragfl.attacks.adaptive_cone import AdaptiveCone, adaptive_cone
 from dragfl.attacks.adaptive_fltrust import AdaptiveFLTrust, adaptive_fltrust
 from dragfl.attacks.alie import ALIE, alie, alie_z
 from dragfl.attacks.data_poisoning import POISONS
@@ -37,6 +38,7 @@ ATTACKS: dict[str, Any] = {
     "fang_trim": FangTrim,
     "adaptive_fltrust": AdaptiveFLTrust,
     "adaptive_br_drag": AdaptiveBRDrag,
+    "adaptive_cone": AdaptiveCone,
     "non_finite": NonFinite,
     **POISONS,
 }
@@ -46,6 +48,7 @@ __all__ = [
     "ATTACKS",
     "IPM",
     "AdaptiveBRDrag",
+    "AdaptiveCone",
     "AdaptiveFLTrust",
     "FangKrum",
     "FangTrim",
@@ -58,6 +61,7 @@ __all__ = [
     "RandomScaling",
     "SignFlip",
     "adaptive_br_drag",
+    "adaptive_cone",
     "adaptive_fltrust",
     "alie",
     "alie_z",

@@ -53,7 +53,7 @@ def _read_cost(algorithm: Algorithm, make_state: Callable[[Any], Any], vector: A
         server=[field.name for state in states for field in dataclasses.fields(state)],
         streams="all" not in needs,
         passes=2 if "mean" in needs else 1,
-        root="root" in asked | needs,
+        root=bool((asked | needs) & {"root", "directions"}),
     )
 
 

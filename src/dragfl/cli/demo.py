@@ -20,8 +20,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "demo",
         help="a first example: client drift and attacks, in under a minute",
-        description="Run FedAvg and DRAG on label-sorted digits, then FedAvg, FLTrust and BR-DRAG with 6 of 20 "
-        "malicious clients. Writes the runs, a report and the two experiment files.",
+        description="Run FedAvg and DRAG on label-sorted digits, then FedAvg, FLTrust, BR-DRAG and Cone DRAG "
+        "with 6 of 20 malicious clients. Writes the runs, a report and the two experiment files.",
     )
     command.add_argument("--out", type=Path, default=Path("demo"), help="output folder (default: demo)")
     command.add_argument("--rounds", type=int, help="rounds of each run, for a faster demo")

@@ -51,7 +51,8 @@ def print_algorithms(console: Console) -> None:
     keeps = ("client\nkeeps", "server\nkeeps")
     head = ("name", "paper", "correction", "aggregate", "server", "down/\nup", *keeps, "stream")
     body = [
-        (r.name, r.short_paper, *r.short_parts, r.vectors, r.client, r.server, r.streams.split(",")[0]) for r in rows
+        (r.name, r.short_paper, *r.short_parts, r.vectors, r.client, r.short_server, r.streams.split(",")[0])
+        for r in rows
     ]
     print_table(console, "algorithms", head, body, gap=0)  # one line each, in 100 columns
     twice = ", ".join(r.name for r in rows if r.cost.passes > 1)

@@ -145,6 +145,11 @@ class AlgorithmRow:
         return ", ".join([*self.cost.server, *(["root data"] if self.cost.root else [])]) or "–"
 
     @property
+    def short_server(self) -> str:
+        """The same for a narrow column."""
+        return self.server.replace("root data", "root")
+
+    @property
     def client(self) -> str:
         return ", ".join(self.cost.client) or "–"
 

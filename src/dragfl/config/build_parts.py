@@ -187,7 +187,7 @@ def _kind_of(found: Any, settings: Mapping[str, Any]) -> str | None:
 
 def needs_root(algorithm: Algorithm) -> bool:
     """Whether the algorithm needs trusted root data."""
-    return any("root" in needs_of(part) for part in (algorithm.correction, algorithm.aggregate))
+    return any(needs_of(part) & {"root", "directions"} for part in (algorithm.correction, algorithm.aggregate))
 
 
 def make_attack(tables: Mapping[str, Any]) -> tuple[Attack[Any] | None, Attackers]:

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from dragfl.errors import SpecError, nearest
 from dragfl.own_code import is_own, name_of, named_errors
-from dragfl.types import CorrectionNeed, FederationInfo, Knowledge, Need, OwnModel
+from dragfl.types import CorrectionNeed, FederationInfo, Knowledge, Need, OwnModel, UsesDirections
 
 PROBE = FederationInfo(dim=1, clients=1, per_round=1, segments=(0, 1))  # to ask a part for its needs
 FIELD_KINDS = ("vector", "scalar")
@@ -26,6 +26,11 @@ def check_words(where: str, part: Any, kind: str) -> Any:
         return part
     if kind in NEEDS:
         _check(where, part, "needs()", needs_of(part), NEEDS[kind])
+    if kind == "aggregate" and "directions" in needs_of(part) and not isinstance(part, UsesDirections):
+        raise SpecError(
+            f"{where}: {name_of(part)} needs directions and does not say how they are trained; "
+            "give it a property direction_settings that returns a dragfl.types.DirectionSettings"
+        )
     if kind == "correction":
         for layout in ("fields", "sends"):
             declared = getattr(part, layout)

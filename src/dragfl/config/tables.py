@@ -67,6 +67,7 @@ class Root:
     filter: Literal["none", "confident"] = "none"  # drop doubtful samples by confident learning before round 0
     bias: float | None = None  # fraction of root samples from `biased_class`
     biased_class: int = 0
+    missing_classes: int | None = None  # so many classes, drawn at random, have no root sample
     accumulate: bool = False  # never clear the gradient between root steps, as the authors' code
     fixed_batch: int | None = None  # one minibatch of this size for all root steps (800 in the authors' code)
 
@@ -76,6 +77,7 @@ class Root:
             if value is not None:
                 check_range("root", name, value, 0.0, 1.0)
         at_least("root.fixed_batch", self.fixed_batch, 1)
+        at_least("root.missing_classes", self.missing_classes, 1)
 
 
 @dataclass(frozen=True)

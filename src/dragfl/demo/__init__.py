@@ -11,7 +11,7 @@ SPECS = ("drift.toml", "attack.toml")
 
 
 def load_experiments(rounds: int | None = None) -> list[Experiment]:
-    """The eight runs of the demo, in order."""
+    """The ten runs of the demo, in order."""
     changes = [] if rounds is None else [f"rounds={rounds}"]
 
     def load_spec(file: str, prefix: str, algorithm: str, *attack: str) -> Experiment:
@@ -22,7 +22,7 @@ def load_experiments(rounds: int | None = None) -> list[Experiment]:
     attacked = [
         load_spec("attack.toml", attack, name, f"attack.name={attack}")
         for attack in ("random_scaling", "sign_flip")
-        for name in ("fedavg", "fltrust", "br_drag")
+        for name in ("fedavg", "fltrust", "br_drag", "cone_drag")
     ]
     return drift + attacked
 

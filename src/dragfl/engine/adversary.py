@@ -62,8 +62,7 @@ class Defence:
 
     rule: Aggregate[Any, Any]
     state: State
-    root: Tensor | None
-    model: Tensor | None = None
+    inputs: RoundInputs
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Rehearsal:
         mean = mean_update(fold(rule, Total(), block) for block in blocks) if "mean" in needs else None
         if not any(block.usable().any() for block in blocks):
             return everyone.delta.new_zeros(self.info.dim)
-        inputs = RoundInputs(root=self.defence.root, mean=mean, model=self.defence.model)
+        inputs = replace(self.defence.inputs, mean=mean)
         info = replace(self.info, per_round=len(everyone)) if "all" in needs else self.info
         plan = calls.begin(rule, state, self.context, inputs, info)
         total = Sums(fold(rule, plan, block).partial for block in blocks).partial
@@ -119,13 +118,14 @@ def craft_jointly(
     if attack.knowledge in ("omniscient", "white_box"):
         view = replace(view, honest=everyone.select(~bad))
     if attack.knowledge == "white_box":
-        root = None if defence.root is None else defence.root.clone()
-        defence = replace(defence, state=copy.deepcopy(defence.state), root=root)
+        inputs = copy.deepcopy(defence.inputs)  # an attack may write into what it sees
+        defence = replace(defence, state=copy.deepcopy(defence.state), inputs=inputs)
         clean = tuple(ClientResults(block.updates, (), (), ()) for block in blocks)  # neither losses nor client states
-        reference = root
+        reference = inputs.root
         if reference is None and isinstance(defence.rule, HasReference):
             reference = calls.reference(defence.rule, defence.state, info.dim)
         view = replace(view, aggregate=Rehearsal(defence, context, info, clean, rows), reference=reference)
+        view = replace(view, directions=inputs.directions)
     crafted, next_state = calls.craft(attack, attack_state, view, context)
     if adversary.forge_extras:
         crafted = replace(crafted, extra=_forged_extras(attack, attack_state, view, context))

@@ -7,7 +7,7 @@ and client, and sums are added in block order, so neither the backend nor an int
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dragfl.engine.adversary import Defence, craft_jointly, next_state_alone
 from dragfl.engine.aggregation import BlockResult, Total, fold, mean_update
@@ -57,7 +57,7 @@ def train_and_attack(fed: Federation, server: ServerRound, tasks: TrainTasks) ->
     elif not results:  # no client has replied
         attack_state = state.attack
     else:
-        defence = Defence(fed.algorithm.aggregate, state.aggregate, server.inputs.root, server.inputs.model)
+        defence = Defence(fed.algorithm.aggregate, state.aggregate, replace(server.inputs, gradient=None))
         results, attack_state = craft_jointly(
             adversary, state.attack, results, server.attackers, defence, state.w, fed.info, server.context
         )

@@ -72,13 +72,18 @@ class ServerRound:
         correction, rule = fed.algorithm.correction, fed.algorithm.aggregate
         needs, to_send = calls.needs(rule, state.aggregate), calls.needs(correction, state.correction)
         root = fed.backend.train_root(state.w, context, state.buffers) if "root" in needs | to_send else None
+        directions = None
+        if "directions" in needs:
+            directions = fed.backend.train_directions(state.w, context, state.buffers)
         gradient = cohort_gradient(fed, state, context, log, present, to_send)
         sent = RoundInputs(root=root if "root" in to_send else None, gradient=gradient)
         broadcast = dict(calls.broadcast(correction, state.correction, context, sent))
         if state.buffers is not None:
             broadcast[BUFFERS] = state.buffers
         model = state.w if "model" in needs else None
-        inputs = RoundInputs(root=root if "root" in needs else None, gradient=gradient, model=model)
+        inputs = RoundInputs(
+            root=root if "root" in needs else None, directions=directions, gradient=gradient, model=model
+        )
         attackers = attackers.intersection(present)
         skipped = "no usable update" if present else "no sampled client was available"
         return ServerRound(fed, state, context, present, attackers, inputs, broadcast, log, skipped=skipped)
@@ -94,7 +99,7 @@ class ServerRound:
         has to drop; a client that is away is not malicious, and must not lower it.
         """
         if "mean" not in self.needs or mean is not None:
-            inputs = RoundInputs(root=self.inputs.root, mean=mean, model=self.inputs.model)
+            inputs = replace(self.inputs, mean=mean, gradient=None)
             rule, info = self.fed.algorithm.aggregate, self.fed.info
             info = info if results is None else replace(info, per_round=results)
             self.plan = calls.begin(rule, self.state.aggregate, self.context, inputs, info)

@@ -46,6 +46,7 @@ from dragfl.types import (
     Plan,
     RoundContext,
     Updates,
+    UsesDirections,
 )
 
 
@@ -137,6 +138,50 @@ class Worker:
         share = Share(root.x, root.y, batches, sgd.decayed(Affine(), sgd.decay(w)), root.accumulate, augment)
         self.local.trainer.train_group(w, [share], context.lr, out)
         return out[0]
+
+    def train_directions(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
+        """(K, d) the update of each class of the root data, with a client's optimiser; `weighted`: times its share.
+
+        The next call reuses the memory.
+        """
+        assert self.root is not None and isinstance(self.aggregate, UsesDirections)
+        settings, work, trainer = self.aggregate.direction_settings, self.local.work, self.local.trainer
+        self.local.loop.buffers = buffers
+        decay = self.local.loop.sgd.decay(w)
+        shares = []
+        for k, rows in enumerate(self.root_classes):
+            draws, count = context.rng("directions", k), min(settings.samples, len(rows))
+            if settings.steps == 1:
+                batches = [rows[draws.choice(len(rows), count, replace=False)]]
+            else:
+                steps = settings.steps or work.most_steps(len(self.root.y))
+                batches = [rows[b] for b in draw(draws, len(rows), steps, settings.samples, work.sampling)]
+            augment = bind_augment(self.local.augment, context, f"directions {k}")
+            shares.append(
+                Share(self.root.x, self.root.y, batches, self.local.loop.sgd.decayed(Affine(), decay), augment=augment)
+            )
+        out = self._directions
+        for first in range(0, len(shares), trainer.group):
+            end = first + trainer.group
+            seed_forward(context, f"directions {first}")
+            trainer.train_group(w, shares[first:end], context.lr, out[first:end])
+        if not settings.weighted:
+            return out
+        counts = torch.tensor([len(rows) for rows in self.root_classes], device=w.device)
+        return out.mul_((counts / counts.sum()).unsqueeze(1))
+
+    @cached_property
+    def _directions(self) -> Tensor:
+        """Memory for the directions: to take new pages in every round would cost more than to compute them."""
+        return torch.empty(len(self.root_classes), self.info.dim, device=self.info.device)
+
+    @cached_property
+    def root_classes(self) -> list[NDArray[np.int64]]:
+        """The rows of the root data of each class that has some, or of each group of classes."""
+        assert self.root is not None and isinstance(self.aggregate, UsesDirections)
+        labels = self.root.y.cpu().numpy()
+        groups = labels % self.aggregate.direction_settings.groups
+        return [np.flatnonzero(groups == k) for k in np.unique(groups)]
 
     @property
     def test_blocks(self) -> int:

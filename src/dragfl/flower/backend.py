@@ -104,6 +104,9 @@ class FlowerBackend:
     def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
         return self._local.train_root(w, context, buffers)
 
+    def train_directions(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
+        return self._local.train_directions(w, context, buffers)
+
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
         return self._local.scores(w, buffers)
 

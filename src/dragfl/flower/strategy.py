@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
@@ -24,12 +24,13 @@ from dragfl.flower.refusals import LOG, Refusals
 from dragfl.flower.sampling import Nodes
 from dragfl.flower.strategy_model import Model
 from dragfl.flower.strategy_replies import Asked, ReplyCheck, average_metrics, check_evaluation
-from dragfl.flower.strategy_server import RoundSettings, drop_in_algorithm, run_round
+from dragfl.flower.strategy_server import OwnData, RoundSettings, drop_in_algorithm, run_round
 from dragfl.own_code import named_errors
 from dragfl.schedules import Schedule, check_range
 from dragfl.types import Algorithm, RoundRecord
 
 RootFunction = Callable[[ArrayRecord, int], Any]
+DirectionsFunction = Callable[[ArrayRecord, int], Sequence[Any]]
 AverageFunction = Callable[[list[RecordDict], str], MetricRecord]
 FEDAVG = tuple(inspect.signature(FedAvg.__init__).parameters)[1:]  # the names of its arguments
 NOT_REPORTED = ("sampled", "dropped_nonfinite", "attackers", "lr", "train_loss", "bytes_down", "bytes_up", "missing")
@@ -62,7 +63,7 @@ class AlgorithmStrategy(FedAvg):
     the initial arrays; the arithmetic is float32. Integer arrays and BatchNorm statistics (names that end in
     running_mean, running_var or num_batches_tracked) are averaged apart from the update, each client with the same
     weight: by the rule itself if it is robust, by their median under robust rules that are defined for updates only
-    (BR-DRAG, FLTrust), else by their mean.
+    (BR-DRAG, Cone DRAG, FLTrust), else by their mean.
 
     Nodes are numbered as they appear, new ones in the order of name and id. The sampled numbers depend only on the
     seed, the round and which nodes are connected; a node without a name has another id, and so another number, in each
@@ -76,7 +77,10 @@ class AlgorithmStrategy(FedAvg):
         function of the (n, d) updates that returns the step.
     root : (ArrayRecord, int) -> ArrayRecord | Mapping[str, ndarray | Tensor], optional
         Trains the arrays it is given on the server's own data and returns them; the second argument is the round. It is
-        required by br_drag, fltrust and root_only.
+        required by br_drag, cone_drag, fltrust and root_only.
+    directions : (ArrayRecord, int) -> sequence of ArrayRecord | Mapping[str, ndarray | Tensor], optional
+        Returns a list with the arrays after a local step on samples of each class of the server's own data, the same
+        classes in every round. Multiply the loss of a class by its share of these data. It is required by cone_drag.
     seed : int
         The seed of the sampling of nodes and of rules with random draws.
     max_norm : float, optional
@@ -108,6 +112,7 @@ class AlgorithmStrategy(FedAvg):
         algorithm: str | Algorithm | Callable[..., Any] = "fedavg",
         *,
         root: RootFunction | None = None,
+        directions: DirectionsFunction | None = None,
         seed: int = 0,
         max_norm: float | None = None,
         min_replies: int = 1,
@@ -119,13 +124,14 @@ class AlgorithmStrategy(FedAvg):
         for name in ("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"):
             options[name] = options.get(name) or average_metrics
         super().__init__(**options)
-        self.algorithm = drop_in_algorithm(algorithm, settings, root is not None)
+        self.algorithm = drop_in_algorithm(algorithm, settings, root is not None, directions is not None)
         check_range("strategy", "min_replies", min_replies, 1, 1e9)
         if max_norm is not None:
             check_range("strategy", "max_norm", max_norm, 0.0, 1e30, open_low=True)
         if isinstance(statistics, str):
             raise SpecError(f"strategy.statistics: {statistics!r}; give a list of name endings, such as ['.scale']")
-        self.root, self.seed, self.max_norm, self.min_replies = root, seed, max_norm, min_replies
+        self.root, self.directions, self.seed = root, directions, seed
+        self.max_norm, self.min_replies = max_norm, min_replies
         self.statistics = tuple(statistics)
         self.steps_key = steps_key if isinstance(self.algorithm.aggregate, FedNova) else None
         self._reset()
@@ -197,7 +203,8 @@ class AlgorithmStrategy(FedAvg):
         check = ReplyCheck(model.arrays, model.sent, self.weighted_by_key, self.steps_key, self.max_norm)
         usable = asked.usable(replies, check, self.refusals)
         settings = RoundSettings(self.algorithm, self.seed, self.min_replies, len(self.nodes))
-        self._model, record = run_round(settings, model, asked.cohort, usable, self._root_of(model, server_round))
+        own = OwnData(*(self._trained(name, model, server_round) for name in ("root", "directions")))
+        self._model, record = run_round(settings, model, asked.cohort, usable, own)
         self.records.append(record)
         metrics = self._average(self.train_metrics_aggr_fn, [reply.content for reply in usable])
         metrics.pop("skipped", None)  # a client may have sent one
@@ -217,13 +224,14 @@ class AlgorithmStrategy(FedAvg):
         usable = asked.usable(replies, partial(check_evaluation, self.weighted_by_key), self.refusals)
         return self._average(self.evaluate_metrics_aggr_fn, usable) if usable else None
 
-    def _root_of(self, model: Model, server_round: int) -> Callable[[], Any]:
+    def _trained(self, name: Literal["root", "directions"], model: Model, server_round: int) -> Callable[[], Any]:
         """Train on the server's own data, when a rule asks for it."""
 
         def train() -> Any:
-            assert self.root is not None
-            with named_errors("root"):
-                return self.root(ArrayRecord(dict(model.record)), server_round)
+            function = self.root if name == "root" else self.directions
+            assert function is not None
+            with named_errors(name):
+                return function(ArrayRecord(dict(model.record)), server_round)
 
         return train
 

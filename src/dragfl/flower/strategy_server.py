@@ -15,11 +15,13 @@ import torch
 from flwr.app import Array
 from torch import Tensor
 
+from dragfl.aggregates.cone_drag import ConeDragState
 from dragfl.aggregates.robust import Chain
 from dragfl.aggregates.robust.contract import HasF
 from dragfl.aggregates.robust.one_shot import median
 from dragfl.algorithms import PARTS
-from dragfl.config.build_parts import make_algorithm, needs_root
+from dragfl.config.build_parts import make_algorithm
+from dragfl.config.check_parts import needs_of
 from dragfl.engine.aggregation import Total, fold, mean_update
 from dragfl.engine.client import BUFFERS, ClientResults, concat
 from dragfl.engine.client_store import Layout, MemoryStore
@@ -33,7 +35,13 @@ from dragfl.flower.strategy_replies import INTEGERS, Reply
 from dragfl.own_code import checked_tensor
 from dragfl.types import Algorithm, FederationInfo, Partial, Robust, RoundContext, RoundRecord, Updates
 
-TrainRoot = Callable[[], Any]  # the server's own model of this round, as named arrays
+
+@dataclass(frozen=True)
+class OwnData:
+    """What the user's functions train on the server's own data in this round, as named arrays."""
+
+    root: Callable[[], Any]
+    directions: Callable[[], Any]  # a sequence of them, one for each class
 
 
 @dataclass(frozen=True)
@@ -48,15 +56,19 @@ class RoundSettings:
 
 @dataclass(frozen=True)
 class DropInBackend:
-    """Clients are Flower's; the root update is computed here."""
+    """Clients are Flower's; the root update and the directions are computed here."""
 
     root: Callable[[], Tensor]
+    directions: Callable[[], Tensor]
 
     def gradients(self, tasks: Iterable[object]) -> Iterator[Updates]:
         return iter(())
 
     def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
         return self.root()
+
+    def train_directions(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
+        return self.directions()
 
     def missing(self) -> Mapping[int, str]:
         return {}
@@ -96,14 +108,19 @@ class Replies:
 
 
 def run_round(
-    settings: RoundSettings, model: Model, cohort: tuple[int, ...], replies: Sequence[Reply], root: TrainRoot
+    settings: RoundSettings, model: Model, cohort: tuple[int, ...], replies: Sequence[Reply], own: OwnData
 ) -> tuple[Model, RoundRecord]:
     """(the model after a round, its record). Without usable replies the model stays as it is; the record has why."""
     if not replies:
         return _skipped(model, cohort, "no usable reply")
     arrays, sent = model.arrays, model.sent
     info = FederationInfo(len(model.state.w), settings.clients, len(cohort), arrays.segments)
-    backend = DropInBackend(lambda: _root_update(arrays, root(), sent))
+    lack = model.state.aggregate.lack if isinstance(model.state.aggregate, ConeDragState) else None
+    classes = None if lack is None else len(lack)
+    backend = DropInBackend(
+        lambda: _own_update(arrays, "root", own.root(), sent),
+        lambda: _directions(arrays, own.directions(), sent, classes),
+    )
     fed = DropInServer(info, settings.algorithm, settings.seed, settings.min_replies, model.initial_norm, backend)
     server = ServerRound.open(fed, model.state, cohort)
     results, rule = Replies(arrays, sent, replies), settings.algorithm.aggregate
@@ -154,21 +171,32 @@ def _extra(rule: Any, total: Partial, name: str, rows: list[Tensor]) -> Tensor:
     return (total.extra[name] / total.count).float().clamp(values.amin(0), values.amax(0))
 
 
-def _root_update(arrays: NamedArrays, returned: Any, sent: Values) -> Tensor:
+def _directions(arrays: NamedArrays, returned: Any, sent: Values, classes: int | None) -> Tensor:
+    """(K, d) the update of each class of the server's own data; `classes`: K of earlier rounds."""
+    if not isinstance(returned, list | tuple) or not returned:
+        seen = f"an empty {type(returned).__name__}" if returned in ([], ()) else f"a {type(returned).__name__}"
+        raise PartError(f"directions returned {seen}; return a list of arrays by name, one for each class")
+    if classes is not None and len(returned) != classes:
+        seen = f"{len(returned)} classes after {classes} in earlier rounds"
+        raise PartError(f"directions returned {seen}; return the same classes in every round")
+    return torch.stack([_own_update(arrays, f"directions[{k}]", one, sent) for k, one in enumerate(returned)])
+
+
+def _own_update(arrays: NamedArrays, what: str, returned: Any, sent: Values) -> Tensor:
     """The update of the server's own data, from the named arrays that the user's function returned."""
     if not isinstance(returned, Mapping):
-        raise PartError(f"root returned a {type(returned).__name__}; return an ArrayRecord, or names and arrays")
+        raise PartError(f"{what} returned a {type(returned).__name__}; return an ArrayRecord, or names and arrays")
     pieces = []
     for entry in arrays.kind("parameter"):
         if entry.name not in returned:
-            raise PartError(f"root returned no array '{entry.name}'; return all that it is given")
+            raise PartError(f"{what} returned no array '{entry.name}'; return all that it is given")
         value = returned[entry.name]
         value = value.numpy() if isinstance(value, Array) else value
-        pieces.append(checked_tensor(f"root: '{entry.name}'", value, entry.shape).cpu().reshape(-1))
+        pieces.append(checked_tensor(f"{what}: '{entry.name}'", value, entry.shape).cpu().reshape(-1))
     return torch.cat(pieces) - arrays.vector(sent)
 
 
-def drop_in_algorithm(name: object, settings: Mapping[str, Any], root: bool) -> Algorithm:
+def drop_in_algorithm(name: object, settings: Mapping[str, Any], root: bool, directions: bool) -> Algorithm:
     """The algorithm of a strategy; raise where it changes local training, or misses the root data or f."""
     algorithm = make_algorithm({"algorithm": {"name": name, **settings}})
     rule, label = algorithm.aggregate, algorithm.name
@@ -177,9 +205,19 @@ def drop_in_algorithm(name: object, settings: Mapping[str, Any], root: bool) -> 
             f"{label} changes the local training of clients ({type(algorithm.correction).__name__}), which a strategy "
             "cannot do for clients as they are; use dragfl's own client: dragfl.flower.client_app (docs/flower.md)"
         )
-    if needs_root(algorithm) and not root:
+    needs = needs_of(rule)
+    if "directions" in needs and not directions:
+        raise SpecError(
+            f"{label} needs an update of each class of the server's own data; give "
+            "directions=function(arrays, server_round) -> a sequence of arrays, one for each class"
+        )
+    if directions and "directions" not in needs:
+        raise SpecError(
+            f"{label} does not use the classes of the server's own data; remove directions, or use cone_drag"
+        )
+    if "root" in needs and not root:
         raise SpecError(f"{label} needs the server's own data; give root=function(arrays, server_round) -> arrays")
-    if root and not needs_root(algorithm):
+    if root and "root" not in needs:
         raise SpecError(f"{label} does not use the server's own data; remove root, or use br_drag or fltrust")
     parts = rule.parts if isinstance(rule, Chain) else (rule,)
     if getattr(rule, "f", 0) is None and any(isinstance(part, HasF) and part.f is None for part in parts):

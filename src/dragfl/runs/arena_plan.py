@@ -31,6 +31,7 @@ DEFENCES = (
     "nnm+trimmed_mean",
     "fltrust",
     "br_drag",
+    "cone_drag",
 )
 CONTROL = "root_only"  # a row of its own wherever a defence uses root data: what do the clients add?
 DEFAULT_ATTACKS = ("random_scaling", "sign_flip", "gaussian", "label_flip", "alie", "ipm", "min_max", "fang_trim")

@@ -86,6 +86,7 @@ def _round(
     model = checker.draw_rows("model", t).mean(0)
     inputs = RoundInputs(
         root=root if "root" in needs else None,
+        directions=checker.draw_rows("directions", t) if "directions" in needs else None,
         mean=mean if "mean" in needs else None,
         model=model if "model" in needs else None,
     )

@@ -67,9 +67,10 @@ def aggregate_findings(rule: Any) -> Iterator[Finding]:
     yield from contract_findings(rule, "aggregate")
     checker = Checker(rule, AGGREGATE, federation_info(12), 0, frozenset())
     X, root, model = checker.draw_rows("cohort"), checker.draw_rows("root").mean(0), checker.draw_rows("model").mean(0)
+    directions = checker.draw_rows("directions")
 
     def step(rows: Tensor, scale: float = 1.0) -> Tensor:
-        return aggregate(rule, rows, root=scale * root, model=model)
+        return aggregate(rule, rows, root=scale * root, directions=scale * directions, model=model)
 
     def scaled() -> str:
         return _gap(step(2.0 * X, 2.0), 2.0 * step(X), "twice the updates do not give twice the step")
@@ -84,7 +85,7 @@ def aggregate_findings(rule: Any) -> Iterator[Finding]:
         two = replace(rule, f=2) if getattr(rule, "f", 0) is None else rule
         attacked, low, high = X.clone(), X[2:].amin(0), X[2:].amax(0)
         attacked[:2] = 1e6
-        moved = aggregate(two, attacked, root=root, model=model)
+        moved = aggregate(two, attacked, root=root, directions=directions, model=model)
         excess = torch.maximum(moved - high, low - moved).amax()
         return f"two of seven updates of size 1e6 move it {float(excess):.3g} outside" if excess > 1e-4 else ""
 

@@ -96,6 +96,14 @@ SPECS: list[tuple[str, str]] = [
     ("[algorithm]\naggregate = { name = 'krum', f = -1 }", "x.toml:2: algorithm.aggregate.f: -1; give a whole number"),
     ("[algorithm]\naggregate = { name = 'flame', epsilon = 0 }", "x.toml:2: algorithm.aggregate.epsilon: 0.0; give"),
     ("[algorithm]\naggregate = { name = 'krum', f = 9 }", "x.toml:2: algorithm.aggregate: krum: f=9 needs at least"),
+    ("[root]\nsize = 50\n[algorithm]\nname = 'cone_drag'\nsamples = 0", "x.toml:5: algorithm.samples: 0; give a whole"),
+    ("[root]\nsize = 50\n[algorithm]\nname = 'cone_drag'\nsteps = -3", "x.toml:5: algorithm.steps: -3; give a whole"),
+    ("[root]\nsize = 50\n[algorithm]\nname = 'cone_drag'\ngroups = 0", "x.toml:5: algorithm.groups: 0; give a whole"),
+    ("[root]\nsize = 50\n[algorithm]\nname = 'cone_drag'\ngroups = 2.5", "x.toml:5: algorithm.groups: expected `int`"),
+    (
+        "[root]\nsize = 50\n[algorithm]\nname = 'cone_drag'\nalpha = 0",
+        "x.toml:5: algorithm.alpha: 0.0 is outside (0, 1]",
+    ),
     ("[attack]\nname = 'sign_flip'", "x.toml:1: attack.attackers: missing; give the number of attackers"),
     ("[attack]\nname = 'sign_flip'\nattackers = -1", "x.toml:3: attack.attackers: -1 is below 0"),
     ("[attack]\nname = 'sign_flip'\nattackers = 21", "x.toml:3: attack.attackers: 21 is more than the 20 clients"),
@@ -148,6 +156,22 @@ SPECS: list[tuple[str, str]] = [
     # parts that do not fit together
     ("[algorithm]\nname = 'br_drag'", "x.toml:2: algorithm.name: 'br_drag' needs trusted root data"),
     ("[algorithm]\nname = 'fltrust'", "x.toml:2: algorithm.name: 'fltrust' needs trusted root data"),
+    (
+        "[algorithm]\nname = 'cone_drag'",
+        "x.toml:2: algorithm.name: 'cone_drag' needs trusted root data and there is no",
+    ),
+    (
+        "[root]\nsize = 50\nbias = 1.0\nbiased_class = 3\n[algorithm]\nname = 'cone_drag'",
+        "x.toml:1: root: all 50 root samples have class 3, and cone_drag compares updates with the classes",
+    ),
+    (
+        "[root]\nsize = 100\n[algorithm]\nname = 'cone_drag'\ngroups = 20\n[model]\nname = 'mlp'\nhidden = 800000",
+        "x.toml:5: algorithm.groups: the directions of 10 classes with 60000010 parameters take 2.24 GiB, more",
+    ),
+    (
+        "[root]\nsize = 50\n[algorithm]\ncorrection = 'scaffold'\naggregate = 'cone_drag'",
+        "x.toml:4: algorithm.correction: scaffold sends dc with each update, and cone_drag cannot",
+    ),
     ("[algorithm]\ncorrection = 'scaffold'\naggregate = 'rlr'", "x.toml:2: algorithm.correction: scaffold sends dc"),
     (
         "[algorithm]\ncorrection = 'mime'\naggregate = 'median'",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import dragfl
 from dragfl import build
+from dragfl.aggregates.cone_drag import ConeDrag
 from dragfl.algorithms import PRESETS
 from dragfl.attacks import ATTACKS
 from dragfl.engine.aggregation import Sums
@@ -88,6 +89,11 @@ def test_every_attack(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         pytest.param({"model": {"name": "mlp"}}, id="mlp"),
         pytest.param({"algorithm": {"name": "scaffold"}, "state": {"memory_mb": 0}}, id="client states in a file"),
         pytest.param({"algorithm": {"aggregate": {"chain": ["nnm", "median"], "f": 2}}}, id="chain"),
+        pytest.param({"algorithm": {"aggregate": {"chain": ["nnm", "cone_drag"], "f": 2}}}, id="directions in a chain"),
+        pytest.param(
+            {"algorithm": {"name": "cone_drag", "steps": 2, "groups": 3}, "attack": {"name": "alie", "attackers": 4}},
+            id="directions of groups",
+        ),
         pytest.param({"clients": {"local_steps": None, "local_epochs": 1}}, id="epochs"),
         pytest.param({"clients": {"per_round": 2}}, id="fewer clients than workers"),
     ],
@@ -147,6 +153,8 @@ def assert_equal_calls(backend: Backend, simulation: Any) -> None:
         assert copies(backend.gradients(tasks)) == copies(alone.gradients(tasks))
         root = state.w, tasks[0].context, state.buffers
         assert torch.equal(backend.train_root(*root), alone.train_root(*root))
+        if isinstance(fed.algorithm.aggregate, ConeDrag):
+            assert torch.equal(backend.train_directions(*root), alone.train_directions(*root))
         tasks = block_tasks(simulation, states=True)
         kept = list(backend.train(tasks, keep=True))
         assert copies(r.updates for r in kept) == copies(r.updates for r in alone.train(tasks))
@@ -159,8 +167,9 @@ def assert_equal_calls(backend: Backend, simulation: Any) -> None:
         {"attack": {"name": "label_flip", "attackers": 3}},
         {"model": {"name": f"{PARTS}:dropout_model"}},
         {"model": {"name": f"{PARTS}:batch_norm_model", "buffers": "average"}},
+        {"model": {"name": f"{PARTS}:dropout_model"}, "algorithm": {"name": "cone_drag"}},
     ],
-    ids=["data poisoning", "dropout", "buffers"],
+    ids=["data poisoning", "dropout", "buffers", "directions"],
 )
 @pytest.mark.parametrize("worth", [1.0, 1e9], ids=["one client a task", "whole blocks"])
 def test_gradients_and_root_update(monkeypatch: pytest.MonkeyPatch, worth: float, changes: dict[str, Any]) -> None:

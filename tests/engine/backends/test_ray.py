@@ -135,6 +135,7 @@ def nbytes(value: Any) -> int:
         pytest.param(
             {"algorithm": {"name": "br_drag"}, "attack": {"name": "alie", "attackers": 4}}, id="colluding attackers"
         ),
+        pytest.param({"algorithm": {"name": "cone_drag"}}, id="directions"),
         pytest.param({"attack": {"name": f"{PARTS}:AttackWithState", "attackers": 3}}, id="an attack with a state"),
         pytest.param({"model": {"name": f"{PARTS}:batch_norm_model", "buffers": "average"}}, id="buffers"),
         pytest.param({"model": {"name": f"{PARTS}:dropout_model"}}, id="dropout"),

@@ -30,7 +30,7 @@ from dragfl.aggregates.robust.preaggregation import NNM
 from dragfl.aggregates.robust.rule import check_feasible, fold_with, needed_model
 from dragfl.errors import SpecError
 from dragfl.lazy import Tensor, torch
-from dragfl.types import FederationInfo, Need, Partial, RoundContext, RoundInputs, Updates
+from dragfl.types import DirectionSettings, FederationInfo, Need, Partial, RoundContext, RoundInputs, Updates
 
 # Sums that carry the number, the sum and the mean of the rows P X to `finish`.
 ROWS, TOTAL, MEAN = "chain.rows", "chain.total", "chain.mean"
@@ -45,9 +45,8 @@ class ChainPlan:
     per_round: int
     last: LastPlan  # None: the last rule needs the mean of the rows, which is known in `fold`
     state: LastState
-    root: Tensor | None
+    inputs: RoundInputs
     info: FederationInfo
-    model: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,12 @@ class Chain:
         """Whether extras pass through the whole chain: only if the last rule has `weights` or `columns`."""
         return isinstance(self.parts[-1], WeightRule | ColumnRule)
 
+    @property
+    def direction_settings(self) -> DirectionSettings:
+        """Of the last rule, where it uses directions."""
+        settings: DirectionSettings = self.parts[-1].direction_settings
+        return settings
+
     def init(self, info: FederationInfo) -> LastState:
         return self.parts[-1].init(info)
 
@@ -105,11 +110,11 @@ class Chain:
     def begin(self, state: LastState, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> ChainPlan:
         needs_mean = "mean" in self.parts[-1].needs(state)
         last = None if needs_mean else self.parts[-1].begin(state, context, inputs, info)
-        return ChainPlan(context, info.per_round, last, state, inputs.root, info, inputs.model)
+        return ChainPlan(context, info.per_round, last, state, inputs, info)
 
     def fold(self, plan: ChainPlan, block: Updates) -> Partial:
         if self.aggregates_extras:
-            model = needed_model(self.parts[-1], plan.model)
+            model = needed_model(self.parts[-1], plan.inputs.model)
             return fold_with(self.parts, self.f, plan.context, plan.per_round, block, model)
         return self._fold_rows(plan, block)
 
@@ -133,7 +138,7 @@ class Chain:
         """The plan of the last rule. If it needs the mean, that is the mean of P X, not of the updates."""
         if plan.last is not None or mean is None:
             return plan.last
-        inputs = RoundInputs(root=plan.root, mean=mean, model=plan.model)
+        inputs = dataclasses.replace(plan.inputs, mean=mean)
         return self.parts[-1].begin(plan.state, plan.context, inputs, plan.info)
 
     def finish(

@@ -26,6 +26,9 @@ class ServerBackend(Protocol):
     def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
         """The server's own update, trained on the root data."""
 
+    def train_directions(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
+        """(K, d) the update of each class of the root data, as the `direction_settings` of the aggregate ask."""
+
     def missing(self) -> Mapping[int, str]:
         """Why clients of this round have no result, by client; empty where every client that is asked replies."""
 

@@ -31,6 +31,9 @@ class LocalBackend:
     def train_root(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
         return self._worker.train_root(w, context, buffers)
 
+    def train_directions(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
+        return self._worker.train_directions(w, context, buffers)
+
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
         return [self._worker.score(w, block, buffers) for block in range(self._worker.evaluation_blocks)]
 

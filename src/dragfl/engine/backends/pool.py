@@ -45,6 +45,7 @@ from dragfl.engine.simulator import Worker
 from dragfl.errors import SpecError
 from dragfl.types import Plan, RoundContext, Updates
 
+SMALL_PLAN = 4 << 20  # bytes; a plan up to this size is always sent
 LARGE = 1024  # sums with fewer numbers travel with the message
 SERVICE = "dragfl.engine.backends.pool_worker:PoolWorker"
 ADVICE = "is memory short? set engine.workers = 1 to train in one process"
@@ -90,12 +91,18 @@ class PoolBackend:
 
     def fold(self, tasks: Iterable[TrainTask], plan: Plan) -> Iterator[BlockResult]:
         group = self._start()
-        if group is None or tensor_fields(plan) is None:  # a plan that cannot be sent stays in this process
+        if group is None or not self._sends(plan):
             yield from (fold(self._aggregate, plan, results) for results in self.train(tasks))
             return
         for block in self._blocks(group, "train", iter(tasks), plan, folds=True):
             assert block.folded is not None
             yield join_fold(block.task.clients, block.folded, block.slot, block.results)
+
+    def _sends(self, plan: Plan) -> bool:
+        """Whether workers fold. A plan that cannot be sent, or is larger than all updates, stays in this process."""
+        planned = tensor_fields(plan)
+        updates = 4 * self._info.dim * self._info.per_round
+        return planned is not None and sum(value.nbytes for value in planned.values()) <= max(updates, SMALL_PLAN)
 
     def gradients(self, tasks: Iterable[TrainTask]) -> Iterator[Updates]:
         group = self._start()
@@ -117,6 +124,9 @@ class PoolBackend:
             self._begin_call(group, layout, _model_inputs(w, buffers), setup)
             list(group.run_in_order(iter([Task("the root data", ("train_root",))])))
             return self.memory.tensor(place).clone()
+
+    def train_directions(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
+        return self._local.train_directions(w, context, buffers)  # to copy them takes as long as to compute them
 
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
         if self.group is None:

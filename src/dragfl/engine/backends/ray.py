@@ -111,6 +111,9 @@ class RayBackend:
         assert isinstance(update, Tensor)
         return update
 
+    def train_directions(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
+        return self._local.train_directions(w, context, buffers)  # to send them takes longer than to compute them
+
     def scores(self, w: Tensor, buffers: Tensor | None = None) -> list[Score]:
         if self.group is None:
             return self._local.scores(w, buffers)
