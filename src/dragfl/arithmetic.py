@@ -14,6 +14,7 @@ from dragfl.lazy import Tensor, torch
 
 EPS = 1e-12  # a norm at or below this is treated as zero
 PIECE = 8192  # columns; 40 rows of it are 1.3 MB
+ROWS = 16  # rows of a block of a Gram matrix
 RUN = 512  # columns whose squares are summed in float32: in more of them a row of equal numbers is off by 7e-6
 FLOAT32_SAFE = 1e30  # a weight outside [1/this, this] would lose digits or overflow as float32
 
@@ -75,11 +76,11 @@ def cross_dots(X: Tensor, Y: Tensor) -> Tensor:
 
 
 def row_gram(X: Tensor) -> Tensor:
-    """(n, n) float64 dots of every row of X with every other; the lower half is computed, in blocks of 32 rows."""
+    """(n, n) float64 dots of every row of X with every other; the lower half is computed, in blocks of rows."""
     total = torch.zeros(len(X), len(X), dtype=torch.float64, device=X.device)
     for piece in torch.split(X, 8 * PIECE, 1):
-        for a in range(0, len(X), 32):
-            total[a : a + 32, : a + 32] += piece[a : a + 32] @ piece[: a + 32].mT
+        for a in range(0, len(X), ROWS):
+            total[a : a + ROWS, : a + ROWS] += piece[a : a + ROWS] @ piece[: a + ROWS].mT
     lower = total.tril()
     return lower + lower.tril(-1).mT
 

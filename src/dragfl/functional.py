@@ -108,8 +108,8 @@ def aggregate(
     A name is one of the registry, `module:attr` of a rule of your own, or a chain such as `nnm+module:rule`; a function
     takes the settings as well.
 
-    `root` is the update of the trusted root data, `directions` (K, d) the update of each of its classes times the share
-    of the class, and `model` the model sent out, for rules that need them; `seed` is for rules with random draws.
+    `root` is the update of the trusted root data, `directions` (K, d) the update of each of its classes, and
+    `model` the model sent out, for rules that need them; `seed` is for rules with random draws.
     """
     if isinstance(rule, str) or callable(rule):
         rule = _rule(rule, settings)
@@ -220,7 +220,7 @@ def br_drag(updates: Array, root: Array, c: float, kind: Divergence = "linear") 
 
 
 def cone_drag(updates: Array, directions: Array, root: Array, *, turn: bool = True, balance: bool = True) -> Array:
-    """Cone DRAG's step in its first round; `directions` (K, d) are D_k, the update of class k times its share.
+    """Cone DRAG's step in its first round; `directions` (K, d) are D_k, the update of class k.
 
     A direction that is zero or not finite is left out of the cone. The step is zero if no update fits the cone better
     than its reverse does, or for a zero root update.

@@ -311,7 +311,6 @@ class DirectionSettings:
     samples: int  # root samples of a class in each local step
     steps: int | None = 1  # local steps; None: as many as a client makes
     groups: int = 128  # with more classes than this, class k belongs to group k mod groups
-    weighted: bool = True  # times the share of the class in the root data
 
 
 @runtime_checkable

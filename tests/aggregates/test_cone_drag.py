@@ -94,16 +94,16 @@ def test_a_missing_class_is_supplied() -> None:
     """
     one = plane([[5.0, 0.0]])
     assert one.step.tolist() == pytest.approx([3.2, 2.6])
-    assert one.state.lack.tolist() == pytest.approx([-0.5, 0.5])
+    assert one.state.gap.tolist() == pytest.approx([-0.5, 0.5])
     assert one.metrics["supplied"] == pytest.approx(0.2)
     two = plane([[0.0, 5.0]], state=one.state, t=1)
-    assert two.state.lack.tolist() == pytest.approx([-0.4, 0.4])
+    assert two.state.gap.tolist() == pytest.approx([-0.4, 0.4])
     assert two.step.tolist() == pytest.approx([1.25, 11.0 / 2.4])
     assert plane([[5.0, 0.0]], ConeDrag(balance=False)).step.tolist() == pytest.approx([4.0, 2.0])
 
 
-def test_a_class_is_supplied_up_to_its_share_of_the_root_and_to_an_equal_share() -> None:
-    """D = ((2, 0), (0, 1)): class 1 has more root samples or a larger gradient.
+def test_a_class_is_supplied_up_to_an_equal_share_or_less_where_its_direction_is_short() -> None:
+    """D = ((2, 0), (0, 1)): class 1 has the larger gradient.
 
     |D| / sum |D| = (2/3, 1/3) and 1/K = 1/2, so e = (1/2, 1/3) sum a.
     g = (2, 1), a = (2, 1)/sqrt 5, e = (3/2, 1)/sqrt 5: nothing is missing.
@@ -155,7 +155,7 @@ def test_a_direction_that_cannot_be_used_is_left_out(bad: float) -> None:
     spoilt = [usable[0], [bad, 0.0, 0.0], usable[1]]
     due, found = (run_rule(ConeDrag(), updates, root=[1.0, 2.0, 2.0], directions=D) for D in (usable, spoilt))
     torch.testing.assert_close(found.step, due.step)
-    assert found.state.lack[[0, 2]].tolist() == pytest.approx(due.state.lack.tolist())
+    assert found.state.gap[[0, 2]].tolist() == pytest.approx(due.state.gap.tolist())
     assert found.metrics == pytest.approx(due.metrics, abs=1e-9)
 
 
@@ -170,7 +170,7 @@ def test_without_any_direction_nothing_moves(directions: list[list[float]]) -> N
 def test_a_root_update_without_direction_stops_the_round(size: float) -> None:
     done = run_rule(ConeDrag(), [[1.0, 2.0]], root=[size, 0.0], directions=PLANE)
     assert done.step.tolist() == [0.0, 0.0]
-    assert done.state.lack is None
+    assert done.state.gap is None
 
 
 def test_all_updates_zero() -> None:
@@ -323,7 +323,7 @@ def test_neither_blocks_nor_their_order_matter(rule: ConeDrag, given: Round, dat
     other = run(rule, X[order], D, r)
     for done in (many, other):
         torch.testing.assert_close(done.step, once.step, rtol=0.0, atol=1e-5 * float(r.norm()))
-        torch.testing.assert_close(done.state.lack, once.state.lack, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(done.state.gap, once.state.gap, rtol=1e-4, atol=1e-5)
     for name, values in once.partial.per_client.items():
         torch.testing.assert_close(many.partial.per_client[name], values, rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(other.partial.per_client[name], values[order], rtol=1e-5, atol=1e-6)
@@ -360,21 +360,21 @@ def class_worker(experiment: Load, size: int) -> tuple[Worker, Tensor]:
 def test_an_honest_update_on_the_samples_of_the_root_is_in_the_cone(experiment: Load, copies: tuple[int, ...]) -> None:
     """Proposition 1. The client has the root samples of class k `copies[k]` times. Its update is
 
-    sum_k (c_k n_k / sum_l c_l n_l) u_k', u_k' the update of class k, and D_k = (n_k / n) u_k': so a_k / |D_k| is
-    proportional to c_k: the coefficients show the label mix of the client over the root's.
+    sum_k (c_k n_k / sum_l c_l n_l) D_k: so a_k / |D_k| is proportional to c_k n_k, the label mix of the client.
     """
     worker, w = class_worker(experiment, 30)
     assert worker.root is not None
     context = RoundContext(t=5, lr=0.1, seed=3)
     D, root = worker.train_directions(w, context), worker.train_root(w, context)
-    torch.testing.assert_close(D.sum(0), root, rtol=1e-4, atol=1e-6)
+    counts = worker.root.y.bincount()
+    torch.testing.assert_close(counts / counts.sum() @ D, root, rtol=1e-4, atol=1e-6)
     rows = torch.cat([(worker.root.y == k).nonzero().flatten().repeat(c) for k, c in enumerate(copies)])
     client = dataclasses.replace(worker, root=RootData(worker.root.x[rows], worker.root.y[rows]))
     done = run_rule(ConeDrag(), client.train_root(w, context)[None], directions=D, root=root)
     assert column(done, "fit") == [1.0]
     assert float(done.partial.per_client["reverse_fit"][0]) < 0.9
     mix = done.partial.sums["supply"] / done.plan.lengths
-    due = torch.tensor(copies) / sum(copies)
+    due = torch.tensor(copies) * counts / (torch.tensor(copies) * counts).sum()
     torch.testing.assert_close(mix / mix.sum(), due.double(), rtol=0.0, atol=1e-3)
 
 

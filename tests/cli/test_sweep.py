@@ -14,6 +14,7 @@ import dragfl
 from dragfl import report
 from dragfl.algorithms import PRESETS
 from dragfl.cli import main
+from dragfl.config.build_parts import needs_root
 from tests.conftest import kept_bytes
 from tests.runs.processes import count_lines
 
@@ -130,7 +131,7 @@ class TestDryRun:
         assert not Path("sweeps").exists()
 
     def test_all_algorithms_and_three_seeds(self, capsys: Capture) -> None:
-        names = [name for name in PRESETS if name not in ("br_drag", "fltrust", "root_only")]
+        names = [name for name in PRESETS if not needs_root(PRESETS[name].build())]
         assert len(names) >= 16
         assert main(["sweep", "grid.toml", "--dry-run", f"algorithm.name={','.join(names)}", "seed=0,1,2"]) == 0
         assert len(set(capsys.readouterr().out.splitlines())) == 3 * len(names)
@@ -227,7 +228,7 @@ class TestReport:
     def test_many_lines_have_different_styles(self) -> None:
         """Sixteen algorithms: colours repeat with another dash pattern, and all lines are thin."""
         style = pytest.importorskip("dragfl.report.figures.style")
-        names = [name for name in PRESETS if name not in ("br_drag", "fltrust", "root_only")][:16]
+        names = [name for name in PRESETS if not needs_root(PRESETS[name].build())][:16]
         main(["sweep", "grid.toml", f"algorithm.name={','.join(names)}", "rounds=1", "--quiet"])
         groups = report.group_runs(report.find_runs("sweeps/grid"))
         assert {group.algorithm for group in groups} == set(names)

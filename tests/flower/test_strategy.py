@@ -117,7 +117,7 @@ def test_fednova_needs_the_number_of_local_steps() -> None:
         (lambda: AlgorithmStrategy("scaffold"), r"scaffold changes the local training .*dragfl\.flower\.client_app"),
         (lambda: AlgorithmStrategy("fedprox"), "fedprox changes the local training"),
         (lambda: AlgorithmStrategy("fltrust"), "fltrust needs the server's own data; give root="),
-        (lambda: AlgorithmStrategy("boba", f=1, root=root), "boba needs an update for each class .*server_app"),
+        (lambda: AlgorithmStrategy("boba", f=1, root=root), "boba needs an update of each class of the server's own data; give directions"),
         (lambda: BRDragStrategy(root=None), "br_drag needs the server's own data; give root="),  # type: ignore[arg-type]
         (
             lambda: AlgorithmStrategy("cone_drag", directions=directions),

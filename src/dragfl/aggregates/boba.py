@@ -108,8 +108,8 @@ class Boba:
 
     @property
     def direction_settings(self) -> DirectionSettings:
-        """A client's local steps, and vertices of the scale of its updates."""
-        return DirectionSettings(self.samples, steps=None, groups=self.groups, weighted=False)
+        """As many local steps as a client makes, so that vertices have the scale of updates."""
+        return DirectionSettings(self.samples, steps=None, groups=self.groups)
 
     def needs(self, state: NoState) -> frozenset[Need]:
         return frozenset({"all", "directions"})

@@ -5,7 +5,7 @@ orthogonal to it. Under label shift (P(x|y) equal at all clients) the expected g
 sum_k pi_k grad L_k, so it lies in the cone of the class gradients, which the server estimates from its labelled root
 data in every round:
 
-    D_k   = share of class k times the update of one local step on root samples of class k;    u_k = D_k / |D_k|
+    D_k   = the update of one local step on root samples of class k,    u_k = D_k / |D_k|
     x_m   = |projection of g_m/|g_m| on {sum_k a_k u_k, a >= 0}|     the fit: the cosine of the update with the cone
     x_m^- = the same for -g_m                                       the fit of the reversed update
     s_m   = sign(x_m - x_m^-),    w_m = |x_m - x_m^-|               a reversed update is turned back
@@ -15,7 +15,7 @@ the clients of recent rounds do not supply, because nobody has them or because t
 what is missing:
 
     a_k   = sum_m w_m a_mk / sum_m w_m                                 supply of class k by the clients of a round
-    e_k   = min(|D_k| / sum_l |D_l|, 1 / K) sum_l a_l                  its share of the root gradient, or an equal share
+    e_k   = min(|D_k| / sum_l |D_l|, 1 / K) sum_l a_l                  at most an equal share; less where D_k is short
     l^t   = (1 - alpha) l^(t-1) + alpha (e - a),    d_k = (l_k)_+ sum_m w_m
     Delta = |r| (sum_m s_m w_m g_m/|g_m| + w_max r/|r| + sum_k d_k u_k) / (sum_m w_m + w_max + sum_k d_k)
 
@@ -55,7 +55,7 @@ from dragfl.types import DirectionSettings, FederationInfo, Need, Partial, Round
 
 @dataclass(frozen=True)
 class ConeDragState:
-    lack: Tensor | None = None  # (K,) l; None before the first round
+    gap: Tensor | None = None  # (K,) l; None before the first round
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ class ConeDrag:
         length = norm(plan.r)
         if weight <= EPS or not EPS < length < math.inf:
             return torch.zeros_like(plan.r), state, {**metrics, "supplied": 0.0}
-        lack = self._next_lack(state, plan, partial.sums["supply"].double() / weight)
-        missing = weight * lack.clamp_min(0.0) if self.balance else torch.zeros_like(lack)
+        gap = self._next_gap(state, plan, partial.sums["supply"].double() / weight)
+        missing = weight * gap.clamp_min(0.0) if self.balance else torch.zeros_like(gap)
         largest = float(self._weight(columns["fit"], columns["reverse_fit"]).max())
         supplied = float(missing.sum())
         step = partial.sums["kept"].double() + (largest / length) * plan.r.double()
@@ -151,17 +151,17 @@ class ConeDrag:
             step += (missing * inverse_norms(plan.lengths)).to(plan.directions.dtype) @ plan.directions
         whole = weight + largest + supplied
         metrics |= {"supplied": supplied / whole}
-        return (step * (length / whole)).to(plan.r.dtype), ConeDragState(lack), metrics
+        return (step * (length / whole)).to(plan.r.dtype), ConeDragState(gap), metrics
 
     def _weight(self, x: Tensor, reverse: Tensor) -> Tensor:
         return (x - reverse).abs() if self.turn else (x - reverse).clamp_min(0.0)
 
-    def _next_lack(self, state: ConeDragState, plan: ConeDragPlan, supply: Tensor) -> Tensor:
+    def _next_gap(self, state: ConeDragState, plan: ConeDragPlan, supply: Tensor) -> Tensor:
         """l^t from the supply of this round; some update has a weight, so there is a direction."""
         share = plan.lengths / plan.lengths.sum()
         due = share.clamp_max(1.0 / int((plan.lengths > 0).sum())) * supply.sum()
-        lack = due - supply
-        return lack if state.lack is None else torch.lerp(state.lack, lack, self.alpha)
+        gap = due - supply
+        return gap if state.gap is None else torch.lerp(state.gap, gap, self.alpha)
 
 
 def plan_of(directions: Tensor, root: Tensor) -> ConeDragPlan:

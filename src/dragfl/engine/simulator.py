@@ -49,6 +49,8 @@ from dragfl.types import (
     UsesDirections,
 )
 
+DIRECTIONS = 16  # classes of the root data trained together; they have few samples, so more fit than of clients
+
 
 @dataclass(frozen=True)
 class RootData:
@@ -140,7 +142,7 @@ class Worker:
         return out[0]
 
     def train_directions(self, w: Tensor, context: RoundContext, buffers: Tensor | None = None) -> Tensor:
-        """(K, d) the update of each class of the root data, with a client's optimiser; `weighted`: times its share.
+        """(K, d) the update of each class of the root data, with a client's optimiser.
 
         The next call reuses the memory.
         """
@@ -161,14 +163,12 @@ class Worker:
                 Share(self.root.x, self.root.y, batches, self.local.loop.sgd.decayed(Affine(), decay), augment=augment)
             )
         out = self._directions
-        for first in range(0, len(shares), trainer.group):
-            end = first + trainer.group
+        group = max(trainer.group, DIRECTIONS)
+        for first in range(0, len(shares), group):
+            end = first + group
             seed_forward(context, f"directions {first}")
             trainer.train_group(w, shares[first:end], context.lr, out[first:end])
-        if not settings.weighted:
-            return out
-        counts = torch.tensor([len(rows) for rows in self.root_classes], device=w.device)
-        return out.mul_((counts / counts.sum()).unsqueeze(1))
+        return out
 
     @cached_property
     def _directions(self) -> Tensor:

@@ -115,8 +115,8 @@ def run_round(
         return _skipped(model, cohort, "no usable reply")
     arrays, sent = model.arrays, model.sent
     info = FederationInfo(len(model.state.w), settings.clients, len(cohort), arrays.segments)
-    lack = model.state.aggregate.lack if isinstance(model.state.aggregate, ConeDragState) else None
-    classes = None if lack is None else len(lack)
+    gap = model.state.aggregate.gap if isinstance(model.state.aggregate, ConeDragState) else None
+    classes = None if gap is None else len(gap)
     backend = DropInBackend(
         lambda: _own_update(arrays, "root", own.root(), sent),
         lambda: _directions(arrays, own.directions(), sent, classes),
