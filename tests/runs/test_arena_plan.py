@@ -135,7 +135,9 @@ def test_a_defence_without_its_root_data_is_an_error(tables: dict[str, Any], tmp
     del tables["root"]
     with pytest.raises(SpecError, match=r"defence 'fltrust': needs trusted root data"):
         plan_arena(tables, ["fedavg", "fltrust"], ["sign_flip"], out=tmp_path)
-    assert {"fltrust", "br_drag", "cone_drag"}.isdisjoint(default_defences(tables)) and "fedavg" in default_defences(tables)
+    assert {"fltrust", "br_drag", "cone_drag"}.isdisjoint(default_defences(tables)) and "fedavg" in default_defences(
+        tables
+    )
 
 
 def test_default_defences_and_attacks(tables: dict[str, Any], tmp_path: Path) -> None:

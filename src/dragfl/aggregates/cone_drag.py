@@ -47,7 +47,7 @@ from typing import ClassVar
 from dragfl.aggregates._drag import inverse_norms
 from dragfl.aggregates._nnls import nnls
 from dragfl.arithmetic import EPS, combine, cross_dots, norm, row_gram
-from dragfl.errors import SettingError
+from dragfl.errors import PartError, SettingError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
 from dragfl.types import DirectionSettings, FederationInfo, Need, Partial, RoundContext, RoundInputs, Updates
@@ -111,6 +111,10 @@ class ConeDrag:
     ) -> ConeDragPlan:
         if inputs.root is None or inputs.directions is None:
             raise ValueError("cone_drag needs the root update and the directions; give `root` and `directions`")
+        K = len(inputs.directions)
+        if state.gap is not None and len(state.gap) != K:
+            seen = f"{K} directions after {len(state.gap)} in earlier rounds"
+            raise PartError(f"cone_drag: {seen}; give those of the same classes in every round")
         return plan_of(inputs.directions, inputs.root)
 
     def fold(self, plan: ConeDragPlan, block: Updates) -> Partial:

@@ -80,7 +80,7 @@ class AlgorithmStrategy(FedAvg):
         required by br_drag, cone_drag, fltrust and root_only.
     directions : (ArrayRecord, int) -> sequence of ArrayRecord | Mapping[str, ndarray | Tensor], optional
         Returns a list with the arrays after a local step on samples of each class of the server's own data, the same
-        classes in every round; without labels, of random batches. It is required by cone_drag.
+        classes in every round; without labels, of random batches. It is required by cone_drag and boba.
     seed : int
         The seed of the sampling of nodes and of rules with random draws.
     max_norm : float, optional

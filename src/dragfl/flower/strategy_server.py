@@ -15,7 +15,6 @@ import torch
 from flwr.app import Array
 from torch import Tensor
 
-from dragfl.aggregates.cone_drag import ConeDragState
 from dragfl.aggregates.robust import Chain
 from dragfl.aggregates.robust.contract import HasF
 from dragfl.aggregates.robust.one_shot import median
@@ -115,11 +114,9 @@ def run_round(
         return _skipped(model, cohort, "no usable reply")
     arrays, sent = model.arrays, model.sent
     info = FederationInfo(len(model.state.w), settings.clients, len(cohort), arrays.segments)
-    gap = model.state.aggregate.gap if isinstance(model.state.aggregate, ConeDragState) else None
-    classes = None if gap is None else len(gap)
     backend = DropInBackend(
         lambda: _own_update(arrays, "root", own.root(), sent),
-        lambda: _directions(arrays, own.directions(), sent, classes),
+        lambda: _directions(arrays, own.directions(), sent),
     )
     fed = DropInServer(info, settings.algorithm, settings.seed, settings.min_replies, model.initial_norm, backend)
     server = ServerRound.open(fed, model.state, cohort)
@@ -171,14 +168,11 @@ def _extra(rule: Any, total: Partial, name: str, rows: list[Tensor]) -> Tensor:
     return (total.extra[name] / total.count).float().clamp(values.amin(0), values.amax(0))
 
 
-def _directions(arrays: NamedArrays, returned: Any, sent: Values, classes: int | None) -> Tensor:
-    """(K, d) the update of each class of the server's own data; `classes`: K of earlier rounds."""
+def _directions(arrays: NamedArrays, returned: Any, sent: Values) -> Tensor:
+    """(K, d) the update of each class of the server's own data."""
     if not isinstance(returned, list | tuple) or not returned:
         seen = f"an empty {type(returned).__name__}" if returned in ([], ()) else f"a {type(returned).__name__}"
         raise PartError(f"directions returned {seen}; return a list of arrays by name, one for each class")
-    if classes is not None and len(returned) != classes:
-        seen = f"{len(returned)} classes after {classes} in earlier rounds"
-        raise PartError(f"directions returned {seen}; return the same classes in every round")
     return torch.stack([_own_update(arrays, f"directions[{k}]", one, sent) for k, one in enumerate(returned)])
 
 
