@@ -129,8 +129,8 @@ def draw_results(ax: Axes, summary: dict[str, dict[str, list[dict[str, object]]]
             ax.plot([j + shift] * 2, [min(runs), max(runs)], color=colour, linewidth=1.0)
             name = label if j == next(k for k, a in enumerate(attacks) if curves.get(f"{rule}-{a}")) else None
             ax.plot(j + shift, np.mean(runs), marker, color=colour, markersize=6, label=name)
-    if root := [final(run) for run in curves.get("root_only", [])]:
-        ax.axhline(float(np.mean(root)), color=GREY, linewidth=0.9, linestyle="--", label="root data alone")
+    root = [final(run) for run in curves["plain_root-none"]]  # better than with momentum
+    ax.axhline(float(np.mean(root)), color=GREY, linewidth=0.9, linestyle="--", label="root data alone")
     ax.set_xticks(range(len(attacks)), [ATTACKS[a] for a in attacks], fontsize=8.5)
     ax.set_ylabel("test accuracy, %", fontsize=9)
     ax.set_title(title, fontsize=10, loc="left")
