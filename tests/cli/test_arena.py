@@ -52,7 +52,7 @@ def test_dry_run_lists_the_runs(toml: Path, tmp_path: Path, capsys: pytest.Captu
 def test_quick_has_a_default_experiment(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["arena", "--quick", "--dry-run"]) == 0
     runs = capsys.readouterr().out.splitlines()
-    assert len(runs) == 11 * 9 and all(run.startswith("arena/digits/runs/") for run in runs)
+    assert len(runs) == 12 * 9 and all(run.startswith("arena/digits/runs/") for run in runs)
     assert main(["arena", "rounds=7", "--quick", "--dry-run"]) == 0
 
 

@@ -33,7 +33,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "words", nargs="*", default=[], metavar="key=value", help="override a setting, e.g. rounds=100"
     )
     command.add_argument(
-        "--defences", metavar="A,B,C+D", help="algorithms or aggregates; C+D is a chain (default: 10 common ones)"
+        "--defences", metavar="A,B,C+D", help="algorithms or aggregates; C+D is a chain (default: 11 common ones)"
     )
     command.add_argument("--attacks", metavar="X,Y", help="see `dragfl list attacks` (default: 8 common ones)")
     command.add_argument("--partitions", metavar="P,Q", help='e.g. iid,{kind="dirichlet_class",a=0.1}')
