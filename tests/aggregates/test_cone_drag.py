@@ -400,7 +400,6 @@ def test_the_root_update_and_the_directions_are_needed() -> None:
         ({"samples": 0}, "cone_drag.samples: 0; give a whole number of at least 1"),
         ({"samples": 2.5}, "cone_drag.samples: 2.5; give a whole number"),
         ({"samples": None}, "cone_drag.samples: None; give a whole number"),
-        ({"steps": -1}, "cone_drag.steps: -1; give a whole number"),
         ({"groups": True}, "cone_drag.groups: True; give a whole number"),
         ({"alpha": 0.0}, r"cone_drag.alpha: 0.0 is outside \(0, 1\]"),
     ],

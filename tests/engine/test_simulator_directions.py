@@ -59,7 +59,7 @@ def test_a_class_with_fewer_samples_uses_all_it_has(experiment: Load) -> None:
 
 
 def test_several_local_steps(experiment: Load) -> None:
-    simulation = coned(experiment, {"samples": 4, "steps": 3})
+    simulation = dragfl.simulate(experiment(algorithm={"aggregate": OwnRuleOfThreeSteps()}, root={"size": 30}))
     classes = classes_of(simulation)
     batches = [
         [rows[b] for b in rng(3, "directions", 2, k).integers(0, len(rows), (3, 4))] for k, rows in enumerate(classes)
@@ -129,6 +129,11 @@ class OwnRuleWithSettings(OwnRule):
     def begin(self, state: Any, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> Any:
         assert inputs.root is None and inputs.directions is not None and inputs.directions.shape == (3, info.dim)
         return super().begin(state, context, inputs, info)
+
+
+@dataclass(frozen=True)
+class OwnRuleOfThreeSteps(OwnRule):
+    direction_settings: ClassVar[DirectionSettings] = DirectionSettings(samples=4, steps=3)
 
 
 def test_a_rule_of_the_users_own(experiment: Load) -> None:

@@ -72,8 +72,7 @@ class ConeDrag:
 
     | argument | symbol |
     |---|---|
-    | samples | root samples of each class in a step of u_k |
-    | steps | local steps of u_k |
+    | samples | root samples of class k from which u_k is computed |
     | groups | the largest K; with more classes, class k belongs to group k mod groups |
     | turn | turn updates with x < x^- back; `false`: they have weight 0 |
     | balance | supply missing classes from the root data; `false`: d = 0 |
@@ -81,7 +80,6 @@ class ConeDrag:
     """
 
     samples: int = 8
-    steps: int = 1
     groups: int = 128
     turn: bool = True
     balance: bool = True
@@ -90,7 +88,7 @@ class ConeDrag:
     paper: ClassVar[str] = "dragfl, docs/cone.md"
 
     def __post_init__(self) -> None:
-        for name in ("samples", "steps", "groups"):
+        for name in ("samples", "groups"):
             value: object = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise SettingError("cone_drag", name, f"{value!r}; give a whole number of at least 1")
@@ -98,7 +96,7 @@ class ConeDrag:
 
     @property
     def direction_settings(self) -> DirectionSettings:
-        return DirectionSettings(self.samples, self.steps, self.groups)
+        return DirectionSettings(self.samples, groups=self.groups)
 
     def init(self, info: FederationInfo) -> ConeDragState:
         return ConeDragState()
