@@ -63,6 +63,11 @@ def row_dots(X: Tensor, v: Tensor) -> Tensor:
     return _dots([piece @ part for piece, part in zip(_pieces(X), _pieces(v), strict=True)], X, v)
 
 
+def inverse_norms(norms: Tensor) -> Tensor:
+    """1 / |g|, and 0 for a zero update."""
+    return torch.where(norms > EPS, 1.0 / norms.clamp_min(EPS), 0.0)
+
+
 def cross_dots(X: Tensor, Y: Tensor) -> Tensor:
     """(n, m) float64 dots of every row of X with every row of Y."""
     pieces = list(zip(_pieces(X), _pieces(Y), strict=True))

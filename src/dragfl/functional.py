@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from dragfl.aggregates import AGGREGATES
-from dragfl.aggregates._drag import Divergence, cosines_and_divergences, inverse_norms
+from dragfl.aggregates._drag import Divergence, cosines_and_divergences
 from dragfl.aggregates.cone_drag import ConeDrag
 from dragfl.aggregates.function import function_rule
 from dragfl.aggregates.robust.one_shot import (
@@ -43,7 +43,18 @@ from dragfl.aggregates.robust.one_shot import (
     trimmed_mean,
 )
 from dragfl.algorithms import chain
-from dragfl.arithmetic import EPS, FLOAT32_SAFE, combine, cosines, finite_rows, norm, norms_and_dots, row_norms, unit
+from dragfl.arithmetic import (
+    EPS,
+    FLOAT32_SAFE,
+    combine,
+    cosines,
+    finite_rows,
+    inverse_norms,
+    norm,
+    norms_and_dots,
+    row_norms,
+    unit,
+)
 from dragfl.arrays import Array, like, matrix, vector, vectors
 from dragfl.errors import SpecError, nearest
 from dragfl.lazy import Tensor, torch

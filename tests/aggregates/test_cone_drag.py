@@ -16,7 +16,8 @@ from scipy.optimize import nnls as scipy_nnls
 from torch import Tensor
 
 import dragfl
-from dragfl.aggregates.cone_drag import ConeDrag, ConeDragState, fits, opening, plan_of
+from dragfl.aggregates.cone_drag import ConeDrag, ConeDragState
+from dragfl.cone import cone_of, fits, opening
 from dragfl.engine.simulator import RootData, Worker
 from dragfl.errors import SpecError
 from dragfl.testing import check_aggregate
@@ -145,7 +146,7 @@ def test_one_direction() -> None:
 )
 def test_opening(directions: list[list[float]], distance: float) -> None:
     """The distance of 0 from the segment between (1, 0) and (0, 1) is 1/sqrt 2."""
-    assert opening(plan_of(torch.tensor(directions), torch.tensor(ROOT))) == pytest.approx(distance, abs=1e-5)
+    assert opening(cone_of(torch.tensor(directions))) == pytest.approx(distance, abs=1e-5)
 
 
 @pytest.mark.parametrize("bad", [0.0, 1e-13, math.nan, math.inf, -math.inf])
@@ -289,10 +290,10 @@ def test_the_pull_against_the_root_is_at_most_a_quarter(given: Round, seed: int)
     X, D, _ = given
     r = torch.from_numpy(np.random.default_rng(seed).exponential(size=len(D))).float() @ D
     assume(float(r.norm()) > 1e-3 * float(D.norm()))
-    plan = plan_of(D, r)
+    plan = cone_of(D)
     assume(float(torch.linalg.eigvalsh(plan.gram)[0]) > 1e-3)
     updates = block(X)
-    x, reverse, _, _ = fits(plan, updates)
+    x, reverse, _, _ = fits(plan, updates.delta, updates.norm)
     along = (X.double() @ (r / r.norm()).double()) / updates.norm.clamp_min(1e-30)
     pull = (x - reverse) * along
     assert float(pull.min()) >= -0.25 - 1e-5
@@ -308,7 +309,8 @@ def test_the_pull_of_a_quarter_is_attained() -> None:
     assert (column(done, "fit"), column(done, "reverse_fit")) == ([1.0], [0.5])
     angles = torch.linspace(0.0, 2 * math.pi, 721, dtype=torch.float64)
     circle = torch.stack([angles.cos(), angles.sin()], 1)
-    x, reverse, _, _ = fits(done.plan, block(circle))
+    unit = block(circle)
+    x, reverse, _, _ = fits(done.plan, unit.delta, unit.norm)
     assert float(((x - reverse) * circle[:, 0]).min()) == pytest.approx(-0.25, abs=1e-4)
 
 

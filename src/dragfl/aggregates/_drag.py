@@ -20,7 +20,7 @@ import math
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from dragfl.arithmetic import EPS, combine, cosines, dot, norm, row_dots
+from dragfl.arithmetic import EPS, combine, cosines, dot, inverse_norms, norm, row_dots
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
 from dragfl.types import Partial, Updates
@@ -42,11 +42,6 @@ def cosines_and_divergences(norms: Tensor, dots: Tensor, c: float, kind: Diverge
     """(x, lambda) of updates with these norms and dots with rhat. A zero update does not diverge."""
     x = cosines(norms, dots)
     return x, divergence_degree(x, c, kind).masked_fill(norms <= EPS, 0.0)
-
-
-def inverse_norms(norms: Tensor) -> Tensor:
-    """1 / |g|, and 0 for a zero update."""
-    return torch.where(norms > EPS, 1.0 / norms.clamp_min(EPS), 0.0)
 
 
 def fold_dragged(

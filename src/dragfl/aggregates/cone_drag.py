@@ -44,9 +44,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dragfl.aggregates._drag import inverse_norms
-from dragfl.aggregates._nnls import nnls
-from dragfl.arithmetic import EPS, combine, cross_dots, norm, row_gram
+from dragfl.arithmetic import EPS, combine, inverse_norms, norm
+from dragfl.cone import Cone, cone_of, fits, opening
 from dragfl.errors import PartError, SettingError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_range
@@ -59,11 +58,8 @@ class ConeDragState:
 
 
 @dataclass(frozen=True)
-class ConeDragPlan:
+class ConeDragPlan(Cone):
     r: Tensor
-    directions: Tensor  # (K, d) D_k
-    lengths: Tensor  # (K,) |D_k|; 0 where a direction cannot be used
-    gram: Tensor  # (K, K) <u_k, u_l>
 
 
 @dataclass(frozen=True)
@@ -113,10 +109,10 @@ class ConeDrag:
         if state.gap is not None and len(state.gap) != K:
             seen = f"{K} directions after {len(state.gap)} in earlier rounds"
             raise PartError(f"cone_drag: {seen}; give those of the same classes in every round")
-        return plan_of(inputs.directions, inputs.root)
+        return ConeDragPlan(**vars(cone_of(inputs.directions)), r=inputs.root)
 
     def fold(self, plan: ConeDragPlan, block: Updates) -> Partial:
-        x, reverse, toward, away = fits(plan, block)
+        x, reverse, toward, away = fits(plan, block.delta, block.norm)
         weight = self._weight(x, reverse)
         turned = reverse > x
         signed = torch.where(turned, -weight, weight)
@@ -164,37 +160,3 @@ class ConeDrag:
         due = share.clamp_max(1.0 / int((plan.lengths > 0).sum())) * supply.sum()
         gap = due - supply
         return gap if state.gap is None else torch.lerp(state.gap, gap, self.alpha)
-
-
-def plan_of(directions: Tensor, root: Tensor) -> ConeDragPlan:
-    """The plan of a round. A direction that is zero or not finite is left out of the cone."""
-    dots = row_gram(directions)
-    squares = dots.diagonal()
-    lengths = torch.where(torch.isfinite(squares) & (squares > EPS**2), squares, 0.0).sqrt()
-    usable = lengths > 0
-    directions = directions if usable.all() else directions.masked_fill(~usable.unsqueeze(1), 0.0)
-    inverse = inverse_norms(lengths)
-    gram = dots.masked_fill(~(usable.unsqueeze(1) & usable), 0.0) * inverse.unsqueeze(1) * inverse
-    gram.diagonal().copy_(torch.ones_like(lengths))
-    return ConeDragPlan(root, directions, lengths, gram)
-
-
-def fits(plan: ConeDragPlan, block: Updates) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(x, x^-, coefficients of the projections of g/|g|, and of -g/|g|); a zero update fits neither way."""
-    dots = cross_dots(block.delta, plan.directions) * inverse_norms(plan.lengths)
-    cosines = (dots * inverse_norms(block.norm).unsqueeze(1)).clamp(-1.0, 1.0)
-    both = torch.cat([cosines, -cosines])
-    mixes = nnls(plan.gram, both)
-    fit = (mixes * both).sum(1).clamp(0.0, 1.0).sqrt()  # |P z|^2 = <P z, z>
-    n = len(block)
-    return fit[:n], fit[n:], mixes[:n], mixes[n:]
-
-
-def opening(plan: ConeDragPlan) -> float:
-    """The distance of 0 from the convex hull of the unit directions: 0 where the cone is a subspace, or without any.
-
-    The nearest point has the weights a / sum a with a = argmin_(a >= 0) a^T G a / 2 - sum a.
-    """
-    a = nnls(plan.gram, (plan.lengths > 0).double().unsqueeze(0))[0]
-    total = float(a.sum())
-    return float((a @ plan.gram @ a).clamp_min(0.0).sqrt()) / total if total > 0 else 0.0

@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from dragfl.aggregates._drag import inverse_norms
-from dragfl.arithmetic import EPS, combine, cosines, norm, row_dots, unit
+from dragfl.arithmetic import EPS, combine, cosines, inverse_norms, norm, row_dots, unit
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choices
 from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dragfl.aggregates._drag import inverse_norms, pairwise_cosine
-from dragfl.arithmetic import EPS, combine
+from dragfl.aggregates._drag import pairwise_cosine
+from dragfl.arithmetic import EPS, combine, inverse_norms
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choices
 from dragfl.types import FederationInfo, Need, NoState, Partial, RoundContext, RoundInputs, Updates, no_state

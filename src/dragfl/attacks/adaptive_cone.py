@@ -15,11 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from dragfl.aggregates._drag import inverse_norms
-from dragfl.aggregates.cone_drag import fits, plan_of
-from dragfl.arithmetic import row_norms, unit
+from dragfl.arithmetic import inverse_norms, row_norms, unit
 from dragfl.arrays import Array, vector, vectors
 from dragfl.attacks.common import clean_rows, copies, forge_from_clean
+from dragfl.cone import cone_of, fits
 from dragfl.errors import SettingError
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice, check_choices
@@ -42,23 +41,19 @@ def adaptive_cone(
     mean = X.mean(0)
     opposed = mean if goal != "root" or root is None else vector("adaptive_cone", "root", root, X)
     length = float(row_norms(X).mean())
-    plan = plan_of(D, opposed)
-    units = plan.directions * inverse_norms(plan.lengths).to(D.dtype).unsqueeze(1)
+    cone = cone_of(D)
+    units = cone.directions * inverse_norms(cone.lengths).to(D.dtype).unsqueeze(1)
     h = unit(opposed)
-    if h is None or not (plan.lengths > 0).any():  # nothing to oppose, or no cone
+    if h is None or not (cone.lengths > 0).any():  # nothing to oppose, or no cone
         return copies(-mean, f, honest)
     if goal == "class":
         return copies(length * units[target % len(units)], f, honest)
-    mix = fits(plan, _rows(-h.unsqueeze(0)))[2]
+    mix = fits(cone, -h.unsqueeze(0), torch.ones(1))[2]
     nearest = unit((mix.to(D.dtype) @ units)[0])
     candidates = units if nearest is None else torch.cat([units, nearest.unsqueeze(0)])
-    x, reverse, *_ = fits(plan, _rows(candidates))
+    x, reverse, *_ = fits(cone, candidates, row_norms(candidates))
     pull = (x - reverse).abs() * torch.sign(x - reverse) * (candidates @ h).double()
     return copies(length * candidates[int(pull.argmin())], f, honest)
-
-
-def _rows(X: Tensor) -> Updates:
-    return Updates(X, torch.ones(len(X), dtype=torch.float64), torch.arange(len(X)))
 
 
 @dataclass(frozen=True)

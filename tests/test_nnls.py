@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import nnls as scipy_nnls
 
-from dragfl.aggregates._nnls import RIDGE, nnls
+from dragfl.nnls import RIDGE, nnls
 from tests.strategies import QUICK, seeds
 
 Matrix = NDArray[np.float64]
