@@ -1,7 +1,10 @@
-"""Write docs/reproduction.md and its plots from the summaries in docs/reproduction: python docs/make_reproduction.py
+"""Write docs/reproduction.md, a page for each figure and the plots, from the summaries in docs/reproduction.
 
-`dragfl reproduce FIGURE ... --out docs/reproduction` writes the summaries; nothing is run here. Written by hand, in the
-same folder: `summary.md`, with which the page opens, and `causes.md`, the discussion.
+    python docs/make_reproduction.py
+
+`dragfl reproduce FIGURE ... --out docs/reproduction` writes the summaries; nothing is run here. docs/reproduction.md has
+the findings, docs/reproduction/FIGURE.md plot, table, command and settings. Written by hand, in the same folder:
+`summary.md`, with which the page of findings opens, `causes.md`, the discussion, and `README.md`.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from dragfl.runs.tuning import TUNING_SEEDS
 
 DOCS = Path(__file__).resolve().parent
 SUMMARY, CAUSES = "summary.md", "causes.md"
+BY_HAND = (SUMMARY, CAUSES, "README.md")
 SOURCE = "../src/dragfl/reproduction"
 MEASURED = "measured: median (interval)"
 SOURCES = {"paper": "Claims of the paper", "ours": "Claims beyond the paper"}
@@ -43,9 +47,10 @@ INTRODUCTION = """# Reproducing the paper
 
 All figures of Zhu, Zhang, Liu, Wang, *DRAG: Divergence-based Adaptive Aggregation in Federated Learning on Non-IID
 Data* (arXiv 2309.01779), reproduced with `dragfl reproduce`, and a verdict on every claim. The paper has no tables and
-no repetitions, so the comparison is with its figures and text. `python docs/make_reproduction.py` generates this page
-from the summaries in [reproduction/](reproduction); only the next section and the discussion of the causes are written
-by hand.
+no repetitions, so the comparison is with its figures and text. Each figure has a [page](#runs) with its plot, table,
+command and settings. `python docs/make_reproduction.py` generates all pages from the
+[summaries](reproduction/README.md) of the runs; only the next section and the discussion of the causes are written by
+hand.
 """
 DATASETS = {
     "emnist47": "`emnist47` has 93,629 training images of the 47 classes of EMNIST balanced, 659 to 2,400 a class, and "
@@ -89,35 +94,41 @@ Verdicts are computed by [verdicts.py]({SOURCE}/verdicts.py) from the summaries 
 """
 
 
-def write_page(folder: Path, page: Path) -> list[Path]:
-    """Write the page and its plots from the summaries in a folder; return the paths."""
+def write_pages(folder: Path) -> list[Path]:
+    """Write the pages and plots from the summaries in a folder; return the paths. Pages without a summary are deleted."""
+    pages = pages_of(folder)
+    for path in folder.glob("*.md"):
+        if path not in pages and path.name not in BY_HAND:
+            path.unlink()
+    for path, text in pages.items():
+        path.write_text(text)
     summaries = load_summaries(folder)
     plots = plot_figures(summaries, list(summaries), folder)
     for name in plots:
         (folder / FIGURES / f"{name}.pdf").unlink()  # the page shows the PNG
-    page.write_text(page_of(folder))
-    return [page, *(folder / FIGURES / f"{name}.png" for name in plots)]
+    return [*pages, *(folder / FIGURES / f"{name}.png" for name in plots)]
 
 
-def page_of(folder: Path) -> str:
-    """The page from the files of a folder."""
+def pages_of(folder: Path) -> dict[Path, str]:
+    """The page of findings FOLDER.md and FOLDER/FIGURE.md for each figure, from the files of the folder."""
     texts = [path.read_text() if (path := folder / name).is_file() else "" for name in (SUMMARY, CAUSES)]
-    return render_page(load_summaries(folder), *texts, folder.name)
+    summaries = load_summaries(folder)
+    findings = {folder.with_suffix(".md"): findings_page(summaries, *texts, folder.name)}
+    return findings | {folder / f"{name}.md": figure_page(name, summaries, f"../{folder.name}.md") for name in summaries}
 
 
-def render_page(summaries: Summaries, summary: str, causes: str, folder: str) -> str:
-    """The page as Markdown."""
+def findings_page(summaries: Summaries, summary: str, causes: str, folder: str) -> str:
+    """The page of findings as Markdown; `folder` has the pages of the figures."""
     names, rows = figure_names(), verdict_rows(summaries)
     sections = [
         INTRODUCTION,
         f"## What holds\n\n{summary.strip()}" if summary.strip() else "",
         verdicts_section(rows),
-        rivals_section(rows),
+        rivals_section(rows, folder),
         open_section(rows),
-        runs_section(summaries),
-        causes_section(summaries, causes),
+        runs_section(summaries, folder),
+        causes_section(summaries, causes, folder),
         RULES,
-        *(figure_section(load_figure(n), summaries[n], folder) for n in names if n in summaries),
     ]
     missing = [f"- `dragfl reproduce {n}`: {load_figure(n).title}" for n in names if n not in summaries]
     if missing:
@@ -145,7 +156,7 @@ def verdicts_section(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def rivals_section(rows: Sequence[Row]) -> str:
+def rivals_section(rows: Sequence[Row], folder: str) -> str:
     """Every comparison with several competitors, one competitor at a time; claims with the same one share a row."""
     claims: dict[tuple[str, ...], dict[str, None]] = {}
     for row in rows:
@@ -155,7 +166,7 @@ def rivals_section(rows: Sequence[Row]) -> str:
     if not claims:
         return ""
     table = [["claims", "figure", "metric", MEASURED, "verdict"]]
-    table += [[", ".join(names), *cells] for cells, names in claims.items()]
+    table += [[", ".join(names), link(figure, folder), *cells] for (figure, *cells), names in claims.items()]
     note = "The claims with several competitors, one competitor at a time; the relation is that of the claim."
     return "\n".join(["## Competitor by competitor", "", note, "", *markdown_table(table)])
 
@@ -171,7 +182,7 @@ def open_section(rows: Sequence[Row]) -> str:
     return "\n".join(["## Open claims", "", note, "", *markdown_table(table)])
 
 
-def runs_section(summaries: Summaries) -> str:
+def runs_section(summaries: Summaries, folder: str) -> str:
     if not summaries:
         return "No figure has been run yet."
     used = list(summaries.values())
@@ -190,7 +201,7 @@ def runs_section(summaries: Summaries) -> str:
         numbers = sorted({machines.index(record.machine) + 1 for record in s.records if record.machine})
         rows.append(
             [
-                f"[{figure.name}](#{heading_anchor(heading(figure))})",
+                link(figure.name, folder),
                 figure.topic,
                 s.dataset,
                 rounds,
@@ -203,13 +214,13 @@ def runs_section(summaries: Summaries) -> str:
     return "\n".join(["## Runs", "", *notes, "", *markdown_table(rows)])
 
 
-def causes_section(summaries: Summaries, discussion: str) -> str:
+def causes_section(summaries: Summaries, discussion: str, folder: str) -> str:
     """Every cause with its measured comparisons, then the discussion written by hand."""
     lines = []
     for cause in load_causes():
         results = [judge_comparison(comparison, 1, summaries) for comparison in cause.comparisons]
         rows = [
-            [r.comparison.figure, metric_name(r.comparison, summaries), format_comparison(r, summaries)]
+            [link(r.comparison.figure, folder), metric_name(r.comparison, summaries), format_comparison(r, summaries)]
             for r in results
             if r.verdict is not Verdict.NOT_RUN
         ]
@@ -221,18 +232,21 @@ def causes_section(summaries: Summaries, discussion: str) -> str:
     return "\n".join(["## Differences between paper and measurement, and their causes", "", *lines, discussion.strip()])
 
 
-def figure_section(figure: Figure, s: Summary, folder: str) -> str:
-    """Plot, table, tuning, command and settings of a figure."""
+def figure_page(name: str, summaries: Summaries, findings: str) -> str:
+    """Plot, table, tuning, command and settings of a figure; `findings` is the link to the page of findings."""
+    figure, s = load_figure(name), summaries[name]
     of_paper = figure.name.startswith("fig")
     claims = claims_for(figure.name)
-    return "\n".join(
+    lines = "\n".join(
         [
-            f"## {heading(figure)}",
+            f"# {figure.name}: {figure.title}",
             "",
             f"{figure.topic}. The paper: {figure.paper}" if of_paper else figure.paper,
-            *(["", f"Claims: {', '.join(claims)}."] if claims else []),
             "",
-            f"![{figure.title}: test accuracy by round]({folder}/{FIGURES}/{figure.name}.png)",
+            *([f"Claims: {', '.join(claims)}; [verdicts]({findings}#verdicts)."] if claims else []),
+            *([] if claims else [f"[Findings of all figures]({findings})."]),
+            "",
+            f"![{figure.title}: test accuracy by round]({FIGURES}/{figure.name}.png)",
             "",
             caption(figure, s),
             "",
@@ -240,14 +254,19 @@ def figure_section(figure: Figure, s: Summary, folder: str) -> str:
             "",
             *([note, ""] if (note := shortened_note(s)) else []),
             *tuning_lines(figure, s),
+            "## Command",
+            "",
             f"<!-- test: skip, it takes {format_duration(total_seconds([s]) / 2)} -->",
             "```console",
             reproduce_command(figure, s),
             "```",
             "",
-            *settings_lines(figure, s),
+            "## Settings",
+            "",
+            *settings_lines(figure, summaries),
         ]
     )
+    return lines.strip() + "\n"
 
 
 def tuning_lines(figure: Figure, s: Summary) -> list[str]:
@@ -282,14 +301,16 @@ def reproduce_command(figure: Figure, s: Summary) -> str:
     return shlex.join([*words, *([f"data.dataset={s.dataset}"] if len(figure.datasets) > 1 else [])])
 
 
-def settings_lines(figure: Figure, s: Summary) -> list[str]:
+def settings_lines(figure: Figure, summaries: Summaries) -> list[str]:
+    s = summaries[figure.name]
     if figure.based_on is None:
         request = FigureRequest(figure, s.dataset, tuple(s.seeds), s.quick, tuple(s.changes))
         tables = override(dict(figure.experiment), request.overrides)
         lines = ["Settings of all curves:", "", "```toml", tomli_w.dumps(tables).strip(), "```"]
     else:
         changed = f", with {', '.join(f'`{word}`' for word in figure.set)}" if figure.set else ""
-        lines = [f"The experiment of {figure.based_on}{changed}."]
+        base = f"[{figure.based_on}]({figure.based_on}.md)" if figure.based_on in summaries else figure.based_on
+        lines = [f"The experiment of {base}{changed}."]
     curves = [[curve.full_label, curve_settings(figure, curve)] for curve in figure.curves]
     lines += ["", *markdown_table([["curve", "settings"], *curves])]
     lines += ["", "Settings that the paper does not state, or that differ between its text and its code:", ""]
@@ -302,14 +323,9 @@ def curve_settings(figure: Figure, curve: Curve) -> str:
     return " ".join(f"`{word}`" for word in curve.set)
 
 
-def heading(figure: Figure) -> str:
-    return f"{figure.name}: {figure.title}"
-
-
-def heading_anchor(heading: str) -> str:
-    """The anchor of a heading on GitHub."""
-    kept = "".join(c for c in heading.lower() if c.isalnum() or c in "-_ ")
-    return kept.strip().replace(" ", "-")
+def link(figure: str, folder: str) -> str:
+    """A link from the page of findings to the page of a figure."""
+    return f"[{figure}]({folder}/{figure}.md)"
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -319,4 +335,4 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    write_page(DOCS / "reproduction", DOCS / "reproduction.md")
+    write_pages(DOCS / "reproduction")

@@ -1,7 +1,7 @@
 """The documentation is correct: its code runs, its links resolve, its tables match the code.
 
-Every fenced block of README.md, CONTRIBUTING.md, docs/*.md and docs/tutorials/*.md is executed, in order, in a
-temporary folder per page that holds a copy of examples/: `python` blocks share a namespace, `toml` blocks must load as
+Every fenced block of README.md, CONTRIBUTING.md and the pages under docs/ is executed, in order, in a temporary folder
+per page that holds a copy of examples/: `python` blocks share a namespace, `toml` blocks must load as
 experiments, and in `console` blocks the lines that start with `dragfl ` go through the command line with few rounds.
 An HTML comment on the line before a block changes that: `<!-- test: skip, reason -->`, or `<!-- file: NAME -->` where
 the reader saves the block as a file.
@@ -32,14 +32,14 @@ from dragfl.config.spec import TABLES as SPEC_TABLES
 from dragfl.data.partitions import PARTITIONS
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCS = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "tutorials").glob("*.md")])
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS]
 BLOCK = re.compile(r"^(?P<indent> *)```(?P<kind>\w*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 SKIP = re.compile(r"<!-- test: skip, .+ -->\s*$")
 FILE = re.compile(r"<!-- file: (\S+) -->\s*$")
 FEW = "rounds=2"
 
-page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT).with_suffix("")))
 
 
 @dataclasses.dataclass(frozen=True)
