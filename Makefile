@@ -10,7 +10,7 @@ ifneq ($(SHARED_DATA),)
 export DRAGFL_DATA := $(if $(DRAGFL_DATA),$(DRAGFL_DATA):)$(abspath $(SHARED_DATA))
 endif
 
-.PHONY: help demo test test-all lint format bench clean
+.PHONY: help demo test test-all lint format bench docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,7 +21,7 @@ demo: $(VENV)/.demo ## set up and run the main job on embedded data (under a min
 test: lint ## set up, lint and run the tests
 	$(BIN)/python -m pytest -n 2
 
-test-all: lint ## all tests, the slow ones too
+test-all: lint $(VENV)/.docs ## all tests, the slow ones too
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -m "slow or not slow"
 
 lint: $(VENV)/.dev ## ruff and mypy
@@ -35,6 +35,10 @@ format: $(VENV)/.dev ## let ruff write the code as it wants it
 
 bench: $(VENV)/.dev ## measure speed as ratios within one run
 	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.docs ## build the documentation site into build/docs, with its search
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . build/docs
+	@echo build/docs/index.html
 
 clean: ## remove the environment and everything made
 	rm -rf $(VENV) demo runs bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -51,3 +55,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) --editable '.[dev]'
 	$(INSTALL) --no-deps byzfl==0.0.11 # an oracle for tests; its own requirements would bring CUDA
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --editable '.[docs]'
+	@touch $@

@@ -2,8 +2,8 @@
 
     python docs/make_reproduction.py
 
-`dragfl reproduce FIGURE ... --out docs/reproduction` writes the summaries; nothing is run here. docs/reproduction.md has
-the findings, docs/reproduction/FIGURE.md plot, table, command and settings. Written by hand, in the same folder:
+`dragfl reproduce FIGURE ... --out docs/reproduction` writes the summaries; nothing is run here. docs/reproduction.md
+has the findings, docs/reproduction/FIGURE.md plot, table, command and settings. Written by hand, in the same folder:
 `summary.md`, with which the page of findings opens, `causes.md`, the discussion, and `README.md`.
 """
 
@@ -95,7 +95,7 @@ Verdicts are computed by [verdicts.py]({SOURCE}/verdicts.py) from the summaries 
 
 
 def write_pages(folder: Path) -> list[Path]:
-    """Write the pages and plots from the summaries in a folder; return the paths. Pages without a summary are deleted."""
+    """Write the pages and plots from the summaries in a folder; return the paths. Stale pages are deleted."""
     pages = pages_of(folder)
     for path in folder.glob("*.md"):
         if path not in pages and path.name not in BY_HAND:
@@ -114,7 +114,9 @@ def pages_of(folder: Path) -> dict[Path, str]:
     texts = [path.read_text() if (path := folder / name).is_file() else "" for name in (SUMMARY, CAUSES)]
     summaries = load_summaries(folder)
     findings = {folder.with_suffix(".md"): findings_page(summaries, *texts, folder.name)}
-    return findings | {folder / f"{name}.md": figure_page(name, summaries, f"../{folder.name}.md") for name in summaries}
+    return findings | {
+        folder / f"{name}.md": figure_page(name, summaries, f"../{folder.name}.md") for name in summaries
+    }
 
 
 def findings_page(summaries: Summaries, summary: str, causes: str, folder: str) -> str:

@@ -3,6 +3,7 @@
 Every fenced block of README.md, CONTRIBUTING.md and the pages under docs/ is executed, in order, in a temporary folder
 per page that holds a copy of examples/: `python` blocks share a namespace, `toml` blocks must load as
 experiments, and in `console` blocks the lines that start with `dragfl ` go through the command line with few rounds.
+`pycon` blocks are doctests of the package, executed by its own tests.
 An HTML comment on the line before a block changes that: `<!-- test: skip, reason -->`, or `<!-- file: NAME -->` where
 the reader saves the block as a file.
 """
@@ -106,7 +107,7 @@ def run_command(line: str) -> None:
 
 @page
 def test_every_block_has_a_known_kind(path: Path) -> None:
-    assert {block.kind for block in blocks(path)} <= {"python", "toml", "console", "text", ""}
+    assert {block.kind for block in blocks(path)} <= {"python", "pycon", "toml", "console", "text", ""}
 
 
 @page

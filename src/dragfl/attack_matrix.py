@@ -54,9 +54,35 @@ def arena(
 ) -> list[Run]:
     """Run every defence against every attack, or the rest of it. `dragfl.report.write_arena_report` writes the page.
 
-    A defence or attack is a name, or (from Python) the object, class or function itself. With `tune_attacks=N`
-    each attack first selects its strength against each defence from N candidate runs. `fresh=True` starts over the
-    runs that do not match their experiment any more, instead of refusing them.
+    Parameters
+    ----------
+    source
+        The common experiment: a TOML file or tables.
+    defences
+        Names such as "fedavg" or "nnm+trimmed_mean", or objects, classes and functions.
+    attacks
+        Names such as "sign_flip", or objects, classes and functions.
+    partitions
+        Partitions to compare: names, or tables such as {"kind": "dirichlet_class", "a": 0.3}; default: that of the
+        experiment.
+    fractions
+        Fractions of malicious clients to compare; default: that of the experiment.
+    seeds
+        Seeds of every cell.
+    out
+        The folder of runs, numbers and page.
+    root_only
+        Whether the control that trains on the root data alone is added, where a defence uses root data.
+    tune_attacks
+        N: each attack first selects its strength against each defence from N candidate runs.
+    callbacks
+        Functions that are called while the runs are in progress.
+    jobs
+        Number of runs in parallel.
+    fresh
+        Start over the runs that do not match their experiment any more, instead of refusing them.
+    log
+        Trackers that get every round: "tensorboard", "mlflow", "wandb", or several of them.
     """
     planned = plan_arena(
         source, defences, attacks, partitions=partitions, fractions=fractions, seeds=seeds, out=out, root_only=root_only

@@ -23,9 +23,22 @@ def run(
 ) -> Run:
     """Run an experiment into a new directory (default: runs/NAME). A finished run is returned, not repeated.
 
-    It is an error if the run there had other settings, data, initial weights, model or code. `fresh=True` starts over:
-    it replaces the run in the directory, whatever it is.
-    `log` names trackers that get every round: "tensorboard", "mlflow", "wandb", or several of them.
+    It is an error if the run there had other settings, data, initial weights, model or code.
+
+    Parameters
+    ----------
+    experiment
+        What `load` returns, or what it takes: a TOML file or tables.
+    out
+        The run directory.
+    fresh
+        Start over: replace the run in the directory, whatever it is.
+    on_record
+        Called with the `RoundRecord` of every round.
+    should_stop
+        Called after every round; True writes a checkpoint and raises `Interrupted`.
+    log
+        Trackers that get every round: "tensorboard", "mlflow", "wandb", or several of them.
     """
     experiment = as_experiment(experiment)
     folder = Path(out) if out is not None else Path("runs") / experiment.name
@@ -46,11 +59,23 @@ def resume(
     should_stop: Callable[[], bool] = lambda: False,
     log: Names = (),
 ) -> Run:
-    """Continue a run that was stopped or killed. Pass the experiment if its spec holds Python objects.
+    """Continue a run that was stopped or killed.
 
     It is an error if data, initial weights, model or code are others than at its start. For a finished run they are
     compared only if the experiment is given; if its model file is missing, it is restored from the last checkpoint.
-    The trackers of the run are continued; `log` adds others.
+
+    Parameters
+    ----------
+    path
+        The run directory.
+    experiment
+        Needed only if the spec of the run holds Python objects.
+    on_record
+        Called with the `RoundRecord` of every round that is executed now.
+    should_stop
+        Called after every round; True writes a checkpoint and raises `Interrupted`.
+    log
+        Further trackers; those of the run are continued.
     """
     if load_run(path).spec.get("engine", {}).get("executor") == "flower":
         from dragfl.flower.local import resume_local

@@ -9,6 +9,33 @@ and dtype. Rows with a NaN or an infinity are dropped, as everywhere in dragfl; 
 tensor([1.2333, 1.7000])
 >>> median(torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 2.0], [10.0, -10.0]]))
 tensor([1., 1.])
+
+Parameters
+----------
+updates
+    (n, d) updates of a round, one row for each client.
+reference
+    (d,) the direction towards which updates are modified.
+root
+    (d,) the update of the trusted root data.
+c
+    How strongly updates are modified, in [0, 1]; 0 is the mean update.
+kind
+    The form of the degree of divergence: "linear", "angle" or "shallow".
+f
+    The number of updates that are assumed to be malicious.
+rng
+    A numpy Generator for the random draws; without it the draws are always the same.
+radius
+    The length to which updates, or their distances from the centre, are clipped; default: the median.
+center
+    (d,) the vector around which updates are clipped, such as the last step.
+history
+    (n, d) the sums of all updates of each client so far.
+threshold
+    The sum of signs in a coordinate below which the mean is reversed; about f + 1.
+size
+    Number of updates in a bucket.
 """
 
 from __future__ import annotations
@@ -116,11 +143,23 @@ def aggregate(
 ) -> Array:
     """The step of any aggregate in its first round: a name with its settings, or the rule itself.
 
-    A name is one of the registry, `module:attr` of a rule of your own, or a chain such as `nnm+module:rule`; a function
-    takes the settings as well.
-
-    `root` is the update of the trusted root data, `directions` (K, d) the update of each of its classes, and
-    `model` the model sent out, for rules that need them; `seed` is for rules with random draws.
+    Parameters
+    ----------
+    rule
+        A name of the registry, `module:attr` of a rule of your own, a chain such as `nnm+module:rule`, or the rule or
+        function itself.
+    updates
+        (n, d) updates of a round, one row for each client.
+    root
+        (d,) the update of the trusted root data, for rules that need it.
+    directions
+        (K, d) the update of each class of the root data, for rules that need it.
+    model
+        (d,) the model that was sent out, for rules that need it.
+    seed
+        For rules with random draws.
+    **settings
+        The settings of a named rule or of a function.
     """
     if isinstance(rule, str) or callable(rule):
         rule = _rule(rule, settings)

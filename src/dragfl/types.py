@@ -79,16 +79,16 @@ class FederationInfo:
     clients: int  # M, all clients
     per_round: int  # S, clients sampled each round
     segments: tuple[int, ...]  # tensor boundaries in the flat vector: (0, ..., dim)
-    device: str = "cpu"
+    device: str = "cpu"  # a torch device
 
 
 @dataclass(frozen=True)
 class RoundContext:
     """The round number, the local optimiser and the seed. `rng` is addressed by seed, purpose and round."""
 
-    t: int
-    lr: float
-    seed: int
+    t: int  # the round, from 0
+    lr: float  # the local learning rate of this round
+    seed: int  # of the run
     momentum: float = 0.0  # of the clients' local steps
 
     def rng(self, purpose: str, *address: Address) -> np.random.Generator:
@@ -110,9 +110,9 @@ class RoundInputs:
 class Partial:
     """The sums of one block. Partials add; sums are float32 inside a block and float64 across blocks."""
 
-    count: int
+    count: int  # rows of the block
     total: Tensor  # (d,) plain sum of the block's updates, for the mean that every rule is compared with
-    sums: Mapping[str, Tensor]
+    sums: Mapping[str, Tensor]  # the rule's own sums
     per_client: Mapping[str, Tensor]  # (k,) telemetry, concatenated in block order
     extra: Mapping[str, Tensor] = field(default_factory=dict)  # the sum of each extra and of `steps`; see `of`
 
@@ -181,10 +181,10 @@ class Affine:
     All corrections of the literature have this form, so trainers implement it once.
     """
 
-    scale: float = 1.0
-    prox: float = 0.0
-    shift: Tensor | None = None
-    anchor: float = 0.0
+    scale: float = 1.0  # of the gradient at the local model
+    prox: float = 0.0  # of the distance from the model sent out
+    shift: Tensor | None = None  # (d,) added to every local direction
+    anchor: float = 0.0  # of the gradient at the model sent out
 
 
 @dataclass(frozen=True)
@@ -192,9 +192,9 @@ class LocalResult:
     """The result of a client's local training, before its correction finishes."""
 
     delta: Tensor  # (d,)
-    steps: int
-    lr: float
-    examples: int
+    steps: int  # local steps made
+    lr: float  # local learning rate
+    examples: int  # training samples of the client
     full_gradient: Callable[[], Tensor]  # on all the client's data, at the model it was sent
 
 
@@ -211,7 +211,9 @@ class Correction(Protocol[StateT]):
         """Layout of the extras each client sends up with its update."""
         ...
 
-    def init(self, info: FederationInfo) -> StateT: ...
+    def init(self, info: FederationInfo) -> StateT:
+        """The server state before the first round."""
+        ...
 
     def needs(self, state: StateT) -> frozenset[str]:
         """The inputs that `broadcast` requires.
@@ -224,7 +226,9 @@ class Correction(Protocol[StateT]):
         """Vectors sent down with the model; counted as bytes down."""
         ...
 
-    def affine(self, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], context: RoundContext) -> Affine: ...
+    def affine(self, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], context: RoundContext) -> Affine:
+        """The local direction of a client, from its own state and the vectors sent down."""
+        ...
 
     def client_finish(
         self, result: LocalResult, mine: Mapping[str, Tensor], sent: Mapping[str, Tensor], context: RoundContext
@@ -267,15 +271,25 @@ class RefusesOptions(Protocol):
 class Aggregate(Protocol[StateT, PlanT]):
     """How the updates of a round become one step: needs -> begin -> fold (per block) -> + -> finish."""
 
-    def init(self, info: FederationInfo) -> StateT: ...
+    def init(self, info: FederationInfo) -> StateT:
+        """The state before the first round."""
+        ...
 
-    def needs(self, state: StateT) -> frozenset[Need]: ...
+    def needs(self, state: StateT) -> frozenset[Need]:
+        """The `RoundInputs` that the rule requires in this round."""
+        ...
 
-    def begin(self, state: StateT, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> PlanT: ...
+    def begin(self, state: StateT, context: RoundContext, inputs: RoundInputs, info: FederationInfo) -> PlanT:
+        """What every `fold` of the round needs to know, sent to the workers."""
+        ...
 
-    def fold(self, plan: PlanT, block: Updates) -> Partial: ...
+    def fold(self, plan: PlanT, block: Updates) -> Partial:
+        """The sums of one block of updates; a pure function, called for several blocks in any order."""
+        ...
 
-    def finish(self, state: StateT, plan: PlanT, partial: Partial) -> tuple[Tensor, StateT, Mapping[str, float]]: ...
+    def finish(self, state: StateT, plan: PlanT, partial: Partial) -> tuple[Tensor, StateT, Mapping[str, float]]:
+        """(step, next state, metrics of the round) from the sum of all partials."""
+        ...
 
 
 @runtime_checkable
@@ -287,7 +301,9 @@ class Robust(Protocol):
     """
 
     @property
-    def aggregates_extras(self) -> bool: ...
+    def aggregates_extras(self) -> bool:
+        """Whether `Partial.extra` has the rule's own aggregate of every extra."""
+        ...
 
 
 @runtime_checkable
@@ -318,20 +334,26 @@ class UsesDirections(Protocol):
     """An aggregate that needs `directions`: one update for each class of the root data."""
 
     @property
-    def direction_settings(self) -> DirectionSettings: ...
+    def direction_settings(self) -> DirectionSettings:
+        """How these updates are computed."""
+        ...
 
 
 @runtime_checkable
 class HasReference(Protocol):
     """An aggregate with a reference direction that a white-box attacker may know."""
 
-    def reference(self, state: State) -> Tensor | None: ...
+    def reference(self, state: State) -> Tensor | None:
+        """(d,) the reference of this state, or None if there is none yet."""
+        ...
 
 
 class ServerStep(Protocol[StateT]):
     """How a step moves the model, as a pair (init, update)."""
 
-    def init(self, info: FederationInfo) -> StateT: ...
+    def init(self, info: FederationInfo) -> StateT:
+        """The state before the first round."""
+        ...
 
     def update(self, state: StateT, step: Tensor, w: Tensor, context: RoundContext) -> tuple[Tensor, StateT]:
         """(next model, next state)."""
@@ -366,9 +388,9 @@ class View:
     | white_box | all attackers' clean updates | the honest updates | the defence, as a function |
     """
 
-    own: Updates
-    honest: Updates | None = None
-    info: FederationInfo | None = None
+    own: Updates  # clean updates of the attackers
+    honest: Updates | None = None  # the updates of the honest clients
+    info: FederationInfo | None = None  # the sizes of the federation
     w: Tensor | None = None  # the model sent out this round, known to every client
     aggregate: Callable[[Tensor], Tensor] | None = None  # (f, d) malicious updates -> this round's step (d,)
     reference: Tensor | None = None  # the root update, or the rule's own reference direction
@@ -384,20 +406,26 @@ class Attack(Protocol[StateT]):
     """
 
     @property
-    def knowledge(self) -> Knowledge: ...
+    def knowledge(self) -> Knowledge:
+        """What the attackers know; it decides which fields of the `View` are set."""
+        ...
 
-    def init(self, info: FederationInfo) -> StateT: ...
+    def init(self, info: FederationInfo) -> StateT:
+        """The state before the first round."""
+        ...
 
-    def craft(self, state: StateT, view: View, context: RoundContext) -> tuple[Updates, StateT]: ...
+    def craft(self, state: StateT, view: View, context: RoundContext) -> tuple[Updates, StateT]:
+        """(the updates that the attackers send, next state)."""
+        ...
 
 
 @runtime_checkable
 class DataAttack(Protocol):
     """An attack that changes the attackers' training data."""
 
-    def poison(
-        self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator
-    ) -> tuple[Tensor, Tensor]: ...
+    def poison(self, x: Tensor, y: Tensor, predict: Predict | None, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """(inputs, labels) on which an attacker trains instead of its own x and y."""
+        ...
 
 
 @runtime_checkable
@@ -413,17 +441,19 @@ class FitsData(Protocol):
 class MeasuresSuccess(Protocol):
     """An attack with a success rate of its own, such as a backdoor."""
 
-    def success_rate(self, x: Tensor, y: Tensor, predict: Predict) -> float: ...
+    def success_rate(self, x: Tensor, y: Tensor, predict: Predict) -> float:
+        """The fraction of test samples x, y on which the attack succeeds."""
+        ...
 
 
 @dataclass(frozen=True)
 class Algorithm:
     """Three parts under one name."""
 
-    correction: Correction[Any]
-    aggregate: Aggregate[Any, Any]
-    server: ServerStep[Any]
-    name: str = "custom"
+    correction: Correction[Any]  # what clients do beyond SGD
+    aggregate: Aggregate[Any, Any]  # how updates become one step
+    server: ServerStep[Any]  # how the step moves the model
+    name: str = "custom"  # for labels and the spec
 
 
 @dataclass(frozen=True)

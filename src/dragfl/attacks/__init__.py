@@ -4,6 +4,35 @@ Each attack is a function and a class. The function takes clean updates as a ten
 are sent: attacks that know only themselves take the attackers' own (f, d), the others the honest (h, d) and f. The
 class holds the settings for a spec, declares its knowledge and calls the function with its view. Attacks on training
 data are in `data_poisoning.py`.
+
+Parameters
+----------
+own
+    (f, d) the clean updates of the attackers.
+honest
+    (h, d) the updates of the honest clients.
+f
+    The number of attackers.
+n
+    The number of clients, attackers included.
+root
+    (d,) the update of the trusted root data.
+c
+    The setting c of the attacked BR-DRAG.
+rng
+    A numpy Generator for the random draws.
+z
+    For `alie` the number of standard deviations, default by the formula; for `mimic` (d,) the direction.
+row
+    The honest update that is sent where there is no direction.
+w
+    (d,) the model that was sent out.
+evaluations
+    Number of evaluations of the defence in the search.
+scale
+    The factor of the clean update.
+variance
+    The variance of the random factor.
 """
 
 from typing import Any

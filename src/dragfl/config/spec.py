@@ -60,26 +60,26 @@ TOP_KEYS = tuple(f.name for f in dataclasses.fields(Top))
 
 @dataclass(frozen=True)
 class Experiment:
-    """A checked experiment; made by `dragfl.load`."""
+    """A checked experiment; made by `dragfl.load`. The keys of each table are listed in docs/experiments.md."""
 
-    name: str
-    seed: int
-    rounds: int
-    target_accuracy: float | None
-    stop_at_target: bool
+    name: str  # of the run and its directory
+    seed: int  # of all random draws
+    rounds: int  # number of rounds
+    target_accuracy: float | None  # a fraction; the first evaluated round that reaches it is reported
+    stop_at_target: bool  # whether the run ends there
     dataset: Any  # a name, or a Dataset
-    partition: Partition
-    root: Root | None
-    clients: Clients
-    algorithm: Algorithm
-    attack: Attack[Any] | None
-    attackers: Attackers
-    model: Model
-    evaluation: Evaluation
-    checkpoint: Checkpoint
-    state: State
-    engine: Engine
-    flower: Flower
+    partition: Partition  # how training samples are distributed to clients
+    root: Root | None  # `[root]`; None: the server has no data
+    clients: Clients  # `[clients]`
+    algorithm: Algorithm  # its three parts
+    attack: Attack[Any] | None  # None: no attack
+    attackers: Attackers  # the keys of `[attack]` that every attack has
+    model: Model  # `[model]`
+    evaluation: Evaluation  # `[evaluation]`
+    checkpoint: Checkpoint  # `[checkpoint]`
+    state: State  # `[state]`
+    engine: Engine  # `[engine]`
+    flower: Flower  # `[flower]`
 
     @property
     def exceeds_f(self) -> float | None:
@@ -118,11 +118,20 @@ class Experiment:
         return without_none(tables)
 
     def to_toml(self) -> str:
+        """The resolved spec as TOML, as in `spec.toml` of a run directory."""
         return tomli_w.dumps(self.tables())
 
 
 def load(source: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
-    """Read, override, check and resolve an experiment."""
+    """Read, override, check and resolve an experiment.
+
+    Parameters
+    ----------
+    source
+        A TOML file, or its tables as a mapping, in which any name may be the Python object itself.
+    *overrides
+        Changes as on the command line, such as "clients.lr=0.05".
+    """
     with located(source, overrides):
         return resolve(override(read(source), overrides))
 

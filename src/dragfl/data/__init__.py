@@ -28,9 +28,15 @@ FILE_KINDS = {"npz": "npz:PATH", "idx": "idx:FOLDER", "text": "text:PATH"}  # fi
 
 
 def load(name: str | Dataset, progress: Progress | None = None) -> Dataset:
-    """Load a dataset by name or from files (`npz:PATH`, `idx:FOLDER`, `text:PATH`); a Dataset is returned as it is.
+    """Load a dataset: search the folders of DRAGFL_DATA and the cache, then download.
 
-    Searches the folders of DRAGFL_DATA and the cache, then downloads; calls `progress(what, done, total)` meanwhile.
+    Parameters
+    ----------
+    name
+        A name of `DATASETS`, a file of your own (`npz:PATH`, `idx:FOLDER`, `text:PATH`), or a Dataset, which is
+        returned as it is.
+    progress
+        Called with (what, done, total) during a download.
     """
     if not isinstance(name, str):
         return name

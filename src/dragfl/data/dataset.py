@@ -17,15 +17,15 @@ from dragfl.errors import DataError
 class Dataset:
     """Train and test data. Images stay uint8 (n, channels, height, width) until `inputs` converts them."""
 
-    name: str
+    name: str  # for labels and messages
     x: Tensor  # (n, ...) uint8, or float32 used as it is
     y: Tensor  # (n,) int64 labels in [0, classes)
-    test_x: Tensor
-    test_y: Tensor
-    classes: int
+    test_x: Tensor  # test inputs, as x
+    test_y: Tensor  # test labels, as y
+    classes: int  # number of classes
     scale: float = 255.0  # stored uint8 values divided by this lie in [0, 1]
     mean: tuple[float, ...] = ()  # per channel, after scaling; empty: no normalisation
-    std: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()  # per channel, after scaling
     groups: Tensor | None = None  # (n,) int64: the writer, device or site of each training sample
     class_names: tuple[str, ...] = ()  # for figures and tables
     transposed: bool = False  # rows and columns are exchanged, as in EMNIST; figures and flips depend on it
@@ -121,6 +121,21 @@ def from_tensors(
 ) -> Dataset:
     """Build a dataset from arrays or tensors: labels become int64, floats float32, grey images get a channel.
 
+    Parameters
+    ----------
+    x, test_x
+        Inputs of the training and test samples, one row each.
+    y, test_y
+        Their labels, whole numbers from 0.
+    name
+        For labels and messages.
+    classes
+        Number of classes; default: the highest label plus one.
+    **settings
+        Further fields of `Dataset`, such as groups and class_names.
+
+    Examples
+    --------
     >>> from_tensors([[0.0], [1.0]], [0, 1], [[0.5]], [1])
     Dataset('own', 2 + 1 of (1,) float32, 2 classes)
     """

@@ -40,7 +40,7 @@ class ClientFailed(DragflError):
 
 
 def client_app(spec: str | Path | Mapping[str, Any] | Experiment) -> ClientApp:
-    """The ClientApp of a spec. An experiment itself takes no overrides."""
+    """The ClientApp of `spec`: a TOML file, tables or an experiment, which takes no overrides."""
     app = ClientApp()
 
     @lru_cache(maxsize=8)  # Flower starts a process for each message; a grid in memory does not

@@ -36,7 +36,7 @@ LOG = logging.getLogger("dragfl")
 
 
 def server_app(spec: str | Path) -> ServerApp:
-    """The ServerApp of a spec.
+    """The ServerApp of `spec`, a TOML file.
 
     Its run config has `run-dir`, an absolute path; `overrides`, words of key=value; and `log`, names of trackers.
     """

@@ -44,7 +44,7 @@ NODES, FLOWER = "nodes.json", "flower"
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory; each file is read on first access. Made by `dragfl.load_run(path)`."""
+    """A run directory `path`; each file is read on first access. Made by `dragfl.load_run(path)`."""
 
     path: Path
 
@@ -201,7 +201,7 @@ class Run:
 
 
 def load_run(path: str | Path) -> Run:
-    """Open a run directory; `DamagedRun` if it is not one."""
+    """Open the run directory `path`; `DamagedRun` if it is not one."""
     run = find_run(Path(path))
     if run is None:
         raise DamagedRun(f"{path}: not a run directory (no {SPEC} in it); give a folder written by `dragfl run`")

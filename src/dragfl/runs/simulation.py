@@ -104,8 +104,15 @@ class Simulation:
 
 
 def simulate(experiment: Experiment | str | Path | Mapping[str, Any]) -> Simulation:
-    """Simulate an experiment (or its tables, or its TOML file) in memory, round by round.
+    """Simulate an experiment in memory, round by round.
 
+    Parameters
+    ----------
+    experiment
+        What `load` returns, or what it takes: a TOML file or tables.
+
+    Examples
+    --------
     >>> import dragfl
     >>> experiment = dragfl.load({"rounds": 2, "model": {"name": "logistic"}})
     >>> [record.round for record in dragfl.simulate(experiment)]

@@ -42,7 +42,21 @@ Failure = tuple[str, int]  # the reason why a run failed, and the exit code
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Functions that are called while many runs are in progress."""
+    """Functions that are called while many runs are in progress.
+
+    Parameters
+    ----------
+    on_begin
+        Before a run, with its plan and the number of rounds that it already has.
+    on_record
+        After every round, with its `RoundRecord`.
+    on_end
+        After a run, with the `Run` and whether it had finished before this call.
+    should_stop
+        After every round; True stops all runs with a checkpoint and raises `Interrupted`.
+    on_failure
+        After a run that raised, with its plan and the reason.
+    """
 
     on_begin: Callable[[PlannedRun, int], None] = lambda planned, rounds_done: None
     on_record: OnRecord = lambda record: None
@@ -66,14 +80,33 @@ def sweep(
     fresh: bool = False,
     log: Names = (),
 ) -> list[Run]:
-    """Run the grid, or the rest of it, with `jobs` runs in parallel. A diverged run is a result like any other.
-
-    `fresh=True` starts over the runs that do not match their experiment any more, instead of refusing them.
+    """Run the grid, or the rest of it. A diverged run is a result like any other.
 
     With `tune`, every combination of the grid first selects values for these keys, by the median over the tuning seeds
-    of `best_by`: validation_accuracy, validation_loss (the best over the evaluated rounds), or rounds (to the target,
-    on the validation split). The final runs are returned; OUT/tuning.json has the scores. It is a warning if a
-    selected value is at the edge of its grid, or if all tuning runs diverged.
+    of `best_by`. The final runs are returned; OUT/tuning.json has the scores. It is a warning if a selected value is at
+    the edge of its grid, or if all tuning runs diverged.
+
+    Parameters
+    ----------
+    source
+        The common experiment: a TOML file or tables.
+    grid
+        Key -> its values, such as {"algorithm.name": ["fedavg", "drag"], "seed": [0, 1, 2]}.
+    out
+        The folder of the runs, one directory each.
+    callbacks
+        Functions that are called while the runs are in progress.
+    jobs
+        Number of runs in parallel.
+    tune
+        Key -> the values to select from.
+    best_by
+        validation_accuracy, validation_loss (the best over the evaluated rounds), or rounds (to the target, on the
+        validation split).
+    fresh
+        Start over the runs that do not match their experiment any more, instead of refusing them.
+    log
+        Trackers that get every round: "tensorboard", "mlflow", "wandb", or several of them.
     """
     if not tune:
         return run_planned(plan_sweep(source, grid, out), callbacks, jobs=jobs, fresh=fresh, log=log)

@@ -7,6 +7,21 @@ A violation raises `BrokenContract`, an AssertionError with the property, the va
 properties are the keys of `AGGREGATE`, `CORRECTION`, `SERVER_STEP` and `ATTACK`; `skip={"extremes"}` skips one by name.
 `check(part)` returns what holds and what does not, for any kind of part, as `dragfl check` prints it. No test framework
 is needed.
+
+Parameters
+----------
+rule, attack, correction, server
+    The part, an object with its settings.
+dim
+    Number of parameters of the test updates.
+attackers
+    Number of malicious clients.
+clients
+    Number of clients.
+seed
+    Of the test updates.
+skip
+    Names of properties that are not checked.
 """
 
 from dragfl.testing.aggregate import AGGREGATE, check_aggregate

@@ -29,9 +29,9 @@ CONTRACTS: dict[str, tuple[Callable[..., None], Mapping[str, str]]] = {
 class Finding:
     """One property of a part. `holds` is None where it could not be checked."""
 
-    name: str
+    name: str  # of the property
     required: bool  # a contract that must hold; otherwise information
-    holds: bool | None
+    holds: bool | None  # None: it could not be checked
     text: str  # the property, or what was seen where it does not hold
 
     @property

@@ -39,10 +39,21 @@ FIRST = {"updates": "aggregate", "labels": "partition", "own": "attack"}  # firs
 def check(
     part: Any, kind: str | None = None, *, shape: tuple[int, ...] | None = None, **settings: Any
 ) -> list[Finding]:
-    """Which properties hold for a part: a name (`mymod:Part`, `nnm+mymod:rule`), a class, a function or an object.
+    """Which properties hold for a part. A `Finding` that is required and does not hold is a broken contract.
 
-    `shape` is the input shape for a model. A `Finding` that is required and does not hold is a broken contract.
+    Parameters
+    ----------
+    part
+        A name (`mymod:Part`, `nnm+mymod:rule`), a class, a function or an object.
+    kind
+        The kind of part, such as "aggregate"; default: by its methods.
+    shape
+        The input shape for a model.
+    **settings
+        The settings of a class or function.
 
+    Examples
+    --------
     >>> from dragfl.aggregates import Drag
     >>> all(finding.holds for finding in check(Drag(c=0.25)) if finding.required)
     True

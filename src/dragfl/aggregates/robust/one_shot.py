@@ -7,6 +7,7 @@ the numbers; if no row is left, the step is zero.
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Parameter, Signature, signature
 from typing import Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
@@ -91,6 +92,8 @@ def one_shot(kind: Callable[Settings, Any]) -> Callable[Concatenate[Array, Setti
         return apply(part, updates)
 
     form.__doc__, form.__name__ = kind.__doc__, str(getattr(kind, "name", kind.__name__))
+    first = Parameter("updates", Parameter.POSITIONAL_ONLY, annotation="Array")
+    form.__signature__ = Signature([first, *signature(kind).parameters.values()])  # type: ignore[attr-defined]
     return form
 
 

@@ -1,6 +1,23 @@
 """Partitions of the training data over clients: pure functions from (labels, clients, rng) to a split.
 
 Every sample is assigned at most once, and an empty client is an error. Only the clients of `resampled` overlap.
+
+Parameters
+----------
+dataset
+    Its training samples are assigned.
+partition
+    How they are assigned.
+split
+    The samples of every client.
+labels
+    (n,) int64 labels of the training samples.
+classes
+    Number of classes.
+clients
+    Number of clients; for `label_counts` the clients that are counted, default all.
+rng
+    A numpy Generator for the random draws.
 """
 
 from __future__ import annotations

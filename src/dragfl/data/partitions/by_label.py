@@ -27,7 +27,7 @@ class LabelMod:
     if M is larger.
     """
 
-    q: float
+    q: float  # probability of the preferred client
 
     def __post_init__(self) -> None:
         check_number("label_mod", "q", self.q, 0.0, 1.0)
@@ -50,7 +50,7 @@ class LabelGroup:
     X. Cao et al., FLTrust: Byzantine-robust Federated Learning via Trust Bootstrapping, NDSS 2021.
     """
 
-    q: float
+    q: float  # probability of the preferred group
 
     def __post_init__(self) -> None:
         check_number("label_group", "q", self.q, 0.0, 1.0)

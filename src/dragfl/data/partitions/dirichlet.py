@@ -83,9 +83,9 @@ class DirichletClass:
     makes sizes more equal.
     """
 
-    a: float
-    min_size: int = 10
-    cap: bool = False
+    a: float  # concentration; smaller is more heterogeneous
+    min_size: int = 10  # least number of samples of a client
+    cap: bool = False  # limit the sizes as the public code does
 
     def __post_init__(self) -> None:
         check_number("dirichlet_class", "a", self.a, 0.0, open_low=True)
@@ -122,8 +122,8 @@ class DirichletClient:
     FedDyn, ICLR 2021 (also AdaBest's split).
     """
 
-    a: float
-    sigma: float = 0.0
+    a: float  # concentration; smaller is more heterogeneous
+    sigma: float = 0.0  # of the lognormal sizes; 0: equal sizes
 
     def __post_init__(self) -> None:
         check_number("dirichlet_client", "a", self.a, 0.0, open_low=True)
@@ -178,9 +178,9 @@ class QuantitySkew:
     Q. Li et al., Federated Learning on Non-IID Data Silos: An Experimental Study (NIID-Bench), ICDE 2022.
     """
 
-    a: float | None = None
-    sigma: float | None = None
-    min_size: int = 1
+    a: float | None = None  # concentration of the sizes; either this or sigma
+    sigma: float | None = None  # of the lognormal sizes
+    min_size: int = 1  # least number of samples of a client
 
     def __post_init__(self) -> None:
         if (self.a is None) == (self.sigma is None):

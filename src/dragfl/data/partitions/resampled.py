@@ -17,12 +17,12 @@ from dragfl.rng import rng as addressed
 class VirtualSplit:
     """`samples_of(client)` is a pure function of (seed, client); every client has `size` samples."""
 
-    clients: int
-    size: int
-    seed: int
+    clients: int  # number of clients
+    size: int  # samples of each client
+    seed: int  # of all draws
     by_class: NDArray[np.int64]  # sample indices sorted by label, one array for the whole population
     counts: NDArray[np.int64]  # samples of each class
-    a: float | None = None
+    a: float | None = None  # concentration of the class proportions; None: uniform draws
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -61,8 +61,8 @@ class Resampled:
     populations far larger than the dataset.
     """
 
-    k: int
-    a: float | None = None
+    k: int  # samples of each client
+    a: float | None = None  # concentration of the class proportions; None: uniform draws
 
     def __post_init__(self) -> None:
         check_integer("resampled", "k", self.k, 1)

@@ -37,7 +37,7 @@ class Shards:
     2017.
     """
 
-    k: int = 2
+    k: int = 2  # shards of each client
 
     def __post_init__(self) -> None:
         check_integer("shards", "k", self.k, 1)
@@ -61,7 +61,7 @@ class GammaSimilarity:
     gamma = 1 is iid, gamma = 0 is sorted_shards. S. P. Karimireddy et al., SCAFFOLD, ICML 2020 ("similarity").
     """
 
-    gamma: float
+    gamma: float  # fraction of the samples that are IID
 
     def __post_init__(self) -> None:
         check_number("gamma_similarity", "gamma", self.gamma, 0.0, 1.0)

@@ -17,10 +17,14 @@ class ClientSplit(Protocol):
     """The interface of a split: `Split` stores the indices, `VirtualSplit` draws them on request."""
 
     @property
-    def clients(self) -> int: ...
+    def clients(self) -> int:
+        """Number of clients."""
+        ...
 
     @property
-    def sizes(self) -> NDArray[np.int64]: ...
+    def sizes(self) -> NDArray[np.int64]:
+        """(clients,) number of samples of each client."""
+        ...
 
     def samples_of(self, client: int) -> NDArray[np.int64]:
         """The sample indices of one client."""
@@ -31,7 +35,7 @@ class ClientSplit(Protocol):
 class Split:
     """Client m holds the samples indices[offsets[m] : offsets[m + 1]]."""
 
-    indices: NDArray[np.int64]
+    indices: NDArray[np.int64]  # samples, client after client
     offsets: NDArray[np.int64]  # (clients + 1,)
 
     @property

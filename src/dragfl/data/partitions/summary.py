@@ -25,15 +25,15 @@ def label_counts(
 class Summary:
     """`total_variation` is the mean over clients of (1/2) sum_l |p_m(l) - p(l)|: 0 is IID, 1 is disjoint."""
 
-    clients: int
+    clients: int  # number of clients
     samples: int  # over all clients
     seen: int  # clients counted for the numbers below
-    size_min: int
-    size_median: float
-    size_max: int
-    classes_min: int
-    classes_median: float
-    classes_max: int
+    size_min: int  # samples of the smallest client
+    size_median: float  # median number of samples
+    size_max: int  # samples of the largest client
+    classes_min: int  # least number of classes of a client
+    classes_median: float  # median number of classes
+    classes_max: int  # largest number of classes of a client
     total_variation: float
 
 
