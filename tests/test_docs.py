@@ -34,7 +34,7 @@ from dragfl.data.partitions import PARTITIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS]
+PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")), *DOCS]
 BLOCK = re.compile(r"^(?P<indent> *)```(?P<kind>\w*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 SKIP = re.compile(r"<!-- test: skip, .+ -->\s*$")
 FILE = re.compile(r"<!-- file: (\S+) -->\s*$")
@@ -223,6 +223,17 @@ def test_exit_codes_are_those_of_the_errors() -> None:
     documented = {int(code) for code, _ in rows(section("experiments.md", "Exit codes"))}
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DragflError)]
     assert documented == {0} | {kind.exit_code for kind in kinds if kind is not errors.DragflError}
+
+
+def test_every_page_and_example_is_in_its_list() -> None:
+    """docs/README.md is also the navigation of the site; figures are listed by the page of findings."""
+    listed = (ROOT / "docs" / "README.md").read_text()
+    for path in DOCS:
+        name = path.relative_to(ROOT / "docs").as_posix()
+        assert f"]({name})" in listed or name == "README.md" or name.startswith("reproduction/"), name
+    examples = (ROOT / "examples" / "README.md").read_text()
+    for path in [*(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*.toml")]:
+        assert f"]({path.name})" in examples, path.name
 
 
 def test_every_preset_setting_reaches_the_tables() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import dragfl
+from dragfl.config.spec import TABLES
 
 SCRIPT = runpy.run_path(str(Path(__file__).resolve().parents[1] / "docs" / "make_reference.py"))
 MODULES, public_names, parameters, sections = (
@@ -43,6 +44,16 @@ def test_every_parameter_is_explained(module: str) -> None:
         if not parameter.text
     ]
     assert not unexplained
+
+
+def test_every_key_of_a_spec_is_explained() -> None:
+    text = SCRIPT["spec_page"]()
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert not [row for row in rows if not row.split(" | ")[1].strip()]
+    assert "| `lr` | local learning rate | `0.1` |" in text
+    assert {f"[{name}]" for name in TABLES if name not in ("algorithm", "algorithms", "attacks")} <= {
+        line.strip("# `") for line in text.splitlines() if line.startswith("## ")
+    }
 
 
 def test_the_sections_of_a_docstring() -> None:

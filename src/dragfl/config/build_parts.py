@@ -48,8 +48,8 @@ class Model:
     make: Any  # a class or function that makes an nn.Module (models/call.py), or an nn.Module
     settings: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""  # the `module:attr` it was found under
-    double_softmax: bool = False
-    buffers: Literal["refuse", "average"] = "refuse"
+    double_softmax: bool = False  # cross-entropy of softmax outputs, as in the authors' CIFAR-10 drift script
+    buffers: Literal["refuse", "average"] = "refuse"  # BatchNorm statistics: an error, or averaged by the server
 
 
 def check_dataset(given: Any) -> Any:

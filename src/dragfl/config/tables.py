@@ -31,11 +31,11 @@ def check_steps(where: str, value: Range | None) -> None:
 class Top:
     """The keys outside any table."""
 
-    name: str = "run"
-    seed: int = 0
-    rounds: int = 100
-    target_accuracy: float | None = None
-    stop_at_target: bool = False
+    name: str = "run"  # of the run and its directory
+    seed: int = 0  # of all random draws
+    rounds: int = 100  # number of rounds
+    target_accuracy: float | None = None  # in (0, 1]; the first evaluated round that reaches it is reported
+    stop_at_target: bool = False  # end the run there
 
     def __post_init__(self) -> None:
         at_least("rounds", self.rounds, 1)
@@ -53,20 +53,20 @@ class Data:
     """`[data]`"""
 
     dataset: Any = "digits"  # a name, or a Dataset from Python
-    partition: Any = field(default_factory=lambda: {"kind": "iid"})
+    partition: Any = field(default_factory=lambda: {"kind": "iid"})  # how training samples are distributed to clients
 
 
 @dataclass(frozen=True)
 class Root:
     """`[root]`: the server's trusted data."""
 
-    size: int = 100
+    size: int = 100  # number of samples
     disjoint: bool = True  # removed from the clients' data
     source: Literal["train", "test"] = "train"  # "test" repeats the leak in the authors' code
     noise: float = 0.0  # fraction of root labels that are wrong
     filter: Literal["none", "confident"] = "none"  # drop doubtful samples by confident learning before round 0
     bias: float | None = None  # fraction of root samples from `biased_class`
-    biased_class: int = 0
+    biased_class: int = 0  # the class that `bias` refers to
     missing_classes: int | None = None  # so many classes, drawn at random, have no root sample
     accumulate: bool = False  # never clear the gradient between root steps, as the authors' code
     fixed_batch: int | None = None  # one minibatch of this size for all root steps (800 in the authors' code)
@@ -84,15 +84,15 @@ class Root:
 class Clients:
     """`[clients]`"""
 
-    total: int = 20
-    per_round: int | None = None  # default: all
-    local_steps: Range | None = None  # default 5; [least, most]: drawn once for each client
-    local_epochs: Range | None = None
-    batch_size: int = 20
-    lr: float | Schedule = 0.1
-    sampling: Sampling = "replacement"
+    total: int = 20  # number of clients
+    per_round: int | None = None  # clients sampled each round; default: all
+    local_steps: Range | None = None  # SGD steps a round; default 5; [least, most]: drawn once for each client
+    local_epochs: Range | None = None  # epochs instead of steps
+    batch_size: int = 20  # samples of a minibatch
+    lr: float | Schedule = 0.1  # local learning rate
+    sampling: Sampling = "replacement"  # of minibatches: independent draws, or shuffled epochs
     momentum: float = 0.0  # of local steps; the buffer starts at zero in every round
-    weight_decay: float = 0.0
+    weight_decay: float = 0.0  # L2, of all parameters
     clip_norm: float | None = None  # largest norm of a minibatch gradient
     augment: Any = "none"  # names joined by "+", `module:function`, or a function (x, rng) -> x from Python
     availability: float = 1.0  # the probability that a sampled client takes part in a round
@@ -123,10 +123,10 @@ class Clients:
 class Attackers:
     """The keys of `[attack]` that every attack has: the malicious clients and what they forge."""
 
-    attackers: int | None = None  # their number
-    fraction: float | None = None  # or the fraction of clients that are malicious
+    attackers: int | None = None  # number of malicious clients
+    fraction: float | None = None  # fraction of malicious clients, instead of their number
     redraw: bool = False  # drawn again each round, as in the authors' code; else fixed for the run
-    counted_in: Literal["all", "sampled"] | None = None  # default: "sampled" if redrawn, else "all"
+    counted_in: Literal["all", "sampled"] | None = None  # of which clients; default: "sampled" if redrawn, else "all"
     forge_extras: bool | None = None  # forge extras too; default: for colluding and omniscient attacks
 
     def __post_init__(self) -> None:
@@ -162,9 +162,9 @@ class Attackers:
 class Evaluation:
     """`[evaluation]`"""
 
-    every: int = 10
+    every: int = 10  # evaluate every this many rounds, and after the last one
     batch_size: int = 1000  # test samples at a time; it orders the sums, so it is part of the spec
-    iterate: Literal["last", "average", "ema", "own"] = "last"  # the model that is evaluated: engine/iterate.py
+    iterate: Literal["last", "average", "ema", "own"] = "last"  # the model that is evaluated and saved
     window: int = 2  # models in "average"
     decay: float = 0.9  # of "ema"
     validation: float = 0.0  # fraction of the training data held out, before root data and partition
@@ -188,7 +188,7 @@ class Evaluation:
 class Checkpoint:
     """`[checkpoint]`"""
 
-    every: int = 10
+    every: int = 10  # write one every this many rounds, and after the last one
 
     def __post_init__(self) -> None:
         at_least("checkpoint.every", self.every, 1)
@@ -209,9 +209,9 @@ class State:
 class Engine:
     """`[engine]`"""
 
-    device: str = "cpu"
+    device: str = "cpu"  # a torch device
     block: int | None = None  # clients trained and folded together; default by the size of the model
-    trainer: Literal["auto", "reference", "dense", "channels_last"] = "auto"  # default by the layers of the model
+    trainer: Literal["auto", "reference", "dense", "channels_last"] = "auto"  # auto: by the layers of the model
     workers: int | Literal["auto"] = "auto"  # processes that train; does not change the result
     executor: Literal["auto", "local", "ray", "flower"] = "auto"  # where clients train; does not change the result
 
