@@ -10,6 +10,49 @@
 
 A report reads run directories and nothing else, so it can be written on another machine. The tables need neither torch
 nor matplotlib; figures and pages need `pip install 'dragfl[report]'`.
+
+Parameters
+----------
+runs
+    Run directories, `Run`s, or folders that contain run directories at any depth.
+rows
+    What `summarize_runs` returns: one row for each setting, over its seeds.
+groups
+    The runs of each setting.
+found
+    The runs that were read, and those that could not be read.
+comparisons
+    The paired comparisons that were asked for.
+first, second
+    The labels of the report, or names of algorithms, that are compared.
+metric
+    What is compared: final_accuracy, best_accuracy, rounds_to_target, or a metric of metrics.jsonl.
+pairs
+    The two values of every common seed.
+folder
+    The folder of an arena.
+out
+    The folder of the page and its figures.
+path
+    The file that is written, or the run directory that could not be read.
+reason
+    Why it could not be read.
+title
+    The heading of the page.
+width
+    Columns of the terminal; columns of the table are left out or wrapped to fit.
+label
+    The name and the settings that differ from the other rows.
+algorithm
+    The name of the algorithm.
+attack
+    The name of the attack, or None.
+seeds
+    The seeds of the runs.
+rounds_to_target
+    The first evaluated round at the target, over the seeds.
+bytes_down
+    Bytes sent to all clients in a run, the mean over seeds.
 """
 
 from __future__ import annotations
