@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.text import Annotation, Text
 
 from dragfl import functional, report
-from dragfl.report.figures import clients, curves, illustrations, style
+from dragfl.report.figures import chart, clients, curves, illustrations, style
+from dragfl.report.figures.end_labels import label_ends, spread
 from dragfl.report.series import Series, client_table, group_series, points_by_round, running_mean, values_by_role
 
 from .conftest import MakeRun
@@ -96,24 +102,122 @@ def test_many_clients_and_rounds_are_reduced() -> None:
     assert binned[0, 0] == pytest.approx(np.arange(5).mean())
 
 
-def test_the_legend_is_in_the_order_of_the_ends_of_the_lines() -> None:
-    styles = [style.LineStyle(colour, "-") for colour in style.COLOURS]
-    ends = {"low": 0.2, "high": 0.9, "middle": 0.5}
-    series = [Series([1, 2], [0, y], [0, y], [0, y], []) for y in ends.values()]
-    lines = list(zip(ends, series, styles, strict=False))
-    (legend,) = style.draw_lines({"": lines}, height=2).legends
+def line(name: str, end: tuple[float, float], colour: str = style.BLUE) -> style.Line:
+    x, y = [0.0, end[0]], [0.0, end[1]]
+    return name, Series(x, y, y, y, []), style.LineStyle(colour, "-")
+
+
+def test_the_legend_of_several_columns_is_in_the_order_of_the_ends_of_the_lines() -> None:
+    lines = [line("low", (2, 0.2)), line("high", (2, 0.9)), line("middle", (2, 0.5))]
+    (legend,) = style.draw_lines({"a": lines, "b": lines[:1]}, height=2, columns=2).legends
     assert [text.get_text() for text in legend.get_texts()] == ["high", "middle", "low"]
 
 
-def test_one_colour_for_each_algorithm_and_one_dash_for_each_attack(make_run: MakeRun) -> None:
+def written(ax: Axes) -> dict[str, Annotation]:
+    ax.figure.draw_without_rendering()
+    return {text.get_text(): text for text in ax.texts}
+
+
+def test_a_name_is_at_the_end_of_its_line_also_where_it_stops_early() -> None:
+    plots = {"": [line("long", (100, 0.9)), line("short", (20, 0.4)), line("nearly as long", (97, 0.2))]}
+    figure = style.draw_lines(plots, height=3)
+    label_ends(figure, plots)
+    (ax,) = figure.axes
+    names = written(ax)
+    assert not figure.legends
+    for name, end in (("long", (100, 0.9)), ("short", (20, 0.4)), ("nearly as long", (97, 0.2))):
+        x, y = ax.transData.transform(end)
+        box = names[name].get_window_extent()
+        assert box.y0 < y < box.y1 and x < box.x0, name
+        assert (box.x1 < ax.bbox.x1) == (name == "short"), "only a name that has space is inside the plot"
+    x, _ = ax.transData.transform((20, 0.4))
+    assert names["short"].get_window_extent().x0 - x < 0.1 * ax.bbox.width
+
+
+@pytest.mark.parametrize("ends", [[(10, 0.5)] * 12, [(3, 0.5)] * 6 + [(10, 0.5)] * 6])
+def test_names_do_not_cover_each_other(ends: list[tuple[float, float]]) -> None:
+    plots = {"": [line(f"run {i}", end) for i, end in enumerate(ends)]}
+    figure = style.draw_lines(plots, height=2)
+    label_ends(figure, plots)
+    boxes = [Text.get_window_extent(text) for text in written(figure.axes[0]).values()]
+    assert len(boxes) == 12
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ([5.0, 0.0, 0.5], [5.0, -0.25, 0.75]),  # two are too close: half a unit on each side of their mean, 0.25
+        ([9.8, 10.0], [9.0, 10.0]),  # not above the upper limit
+        ([1.0, 2.5, 1.5], [0.75 - 1 / 12, 2.5 + 1 / 6, 1.75 - 1 / 12]),
+        ([], []),
+    ],
+)
+def test_spread_moves_as_little_as_needed(places: list[float], expected: list[float]) -> None:
+    """Third case: 1 and 1.5 become 0.75 and 1.75, which is too close to 2.5: all three around their mean, 5/3."""
+    assert spread(places, 1.0, -10.0, 10.0) == pytest.approx(expected)
+
+
+def test_every_group_has_a_colour_of_its_own(make_run: MakeRun) -> None:
+    """Hues for algorithms and shades for variants; of one algorithm with many variants, colours of the palette."""
     for algorithm in ("drag", "brand_new"):
         for attack in (None, "sign_flip"):
             run = make_run(f"{algorithm}-{attack}", attack=attack, spec={"algorithm.name": algorithm})
     groups = report.group_runs(report.find_runs(run.path.parent))
     styles = {group.label: line for group, line in zip(groups, style.line_styles(groups), strict=True)}
-    assert styles["drag · no attack"].colour == styles["drag · sign_flip"].colour
-    assert styles["drag · no attack"].colour != styles["brand_new · no attack"].colour
+    assert len({line.colour for line in styles.values()}) == 4
+    hue = styles["drag · no attack"].colour
+    assert hue in style.FAMILIES and styles["drag · sign_flip"].colour == style.shade(hue, 1)
     assert styles["drag · sign_flip"].dash == styles["brand_new · sign_flip"].dash != styles["drag · no attack"].dash
+    many = [replace(groups[0], settings=f"c={i}") for i in range(20)]
+    assert len({line.colour for line in style.line_styles(many)}) == 20
+    grid = [replace(groups[0], algorithm=name, settings=f"c={i}") for name in "abc" for i in range(4)]
+    assert len({line.colour for line in style.line_styles(grid)}) == 12
+
+
+def test_captions_explain_only_the_marks_that_occur(make_run: MakeRun) -> None:
+    """Without attackers no caption mentions them; all clients of both rounds are sampled and finite."""
+    group = write_telemetry(
+        make_run,
+        [{"round": t, "client": [0, 1], "attacker": [False, False], "divergence": [0.1, 0.4], "cosine": [0.5, 0.1]}
+         for t in (1, 2)],
+    )  # fmt: skip
+    drawings = [clients.draw_clients([group]), clients.draw_cosines([group])]
+    for drawing in drawings:
+        assert drawing is not None
+        texts = [text.get_text() for ax in drawing.figure.axes for text in (*ax.texts, *ax.get_yticklabels())]
+        assert not re.search(
+            "attack|honest|vermillion|suspicion|blank|grey", " ".join([drawing.caption, *texts]).lower()
+        )
+    assert drawings[0] is not None and len(drawings[0].figure.axes) == 2, "a heat map and its colour bar"
+    run = make_run("attacked", attack="sign_flip", rounds=2)
+    attacked = clients.draw_clients(report.group_runs([run]))
+    assert attacked is not None
+    assert "above the white line" in attacked.caption and "Blank: not sampled." in attacked.caption
+
+
+def test_a_chart_has_the_numbers_and_limits_of_its_figure(make_run: MakeRun) -> None:
+    make_run("a", algorithm="drag", seed=0, ran=4, curve=[0.2, 0.4])
+    run = make_run("b", algorithm="drag", seed=1, ran=6, curve=[0.4, 0.6, 0.7])
+    drawing = curves.draw_accuracy(report.group_runs(report.find_runs(run.path.parent)))
+    assert drawing is not None and drawing.chart is not None
+    assert drawing.chart["x"] == {"label": "round", "unit": "round"} and drawing.chart["target"] == 0.8
+    (plot,) = drawing.chart["plots"]
+    (shown,) = plot["lines"]
+    assert (shown["mean"], shown["single"]) == ([[2, 0.3], [4, 0.5]], [[[4, 0.6], [6, 0.7]]])
+    assert (shown["low"], shown["high"]) == ([[2, 0.2], [4, 0.4]], [[2, 0.4], [4, 0.6]])
+    assert plot["limits"][2:] == pytest.approx(drawing.figure.axes[0].get_ylim(), rel=1e-5)
+
+
+def test_a_chart_has_few_points_of_a_long_run() -> None:
+    points = [(float(t), 0.5) for t in range(5001)]
+    kept = chart._points(points)
+    assert (len(kept), kept[0], kept[-1]) == (chart.MAX_POINTS, [0, 0.5], [5000, 0.5])
+    assert chart._points(points[:1]) == [[0, 0.5]] and chart._points([]) == []
+
+
+def test_colours_of_the_dark_page_stay_different() -> None:
+    assert len(set(map(chart.lighten, style.PALETTE))) == len(set(style.PALETTE)) == len(style.PALETTE)
 
 
 def test_numbers_in_the_captions_of_illustrations() -> None:

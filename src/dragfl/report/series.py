@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from statistics import fmean
 from typing import Any
 
 from dragfl.report.groups import Group
@@ -31,11 +32,10 @@ class Series:
 
     @property
     def end(self) -> tuple[float, float] | None:
-        """The last point, where the label of the curve is placed."""
-        if self.x:
-            return self.x[-1], self.mean[-1]
-        ends = [points[-1] for points in self.single if points]
-        return max(ends) if ends else None
+        """The last point, where the label of the curve is placed; of several with the same x, their mean."""
+        ends = [points[-1] for points in self.single] + ([(self.x[-1], self.mean[-1])] if self.x else [])
+        last = max((x for x, _ in ends), default=0.0)
+        return (last, fmean(y for x, y in ends if x == last)) if ends else None
 
 
 def group_series(group: Group, points: Callable[[Run], Points]) -> Series:

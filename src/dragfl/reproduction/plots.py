@@ -23,8 +23,9 @@ END_MARKERS = {"target": ("o", 3.2), "diverged": ("x", 6.0)}
 
 
 def plot_figure(summary: Summary, out: Path) -> bool:
-    """Write the plot as PNG and PDF: a subplot for each facet, and one legend. False where no curve has runs."""
+    """Write the plot as PNG and PDF: a subplot for each facet, one legend if several. False where no curve has runs."""
     require_packages("matplotlib")
+    from dragfl.report.figures.end_labels import label_ends
     from dragfl.report.figures.style import draw_lines, plot_style, set_accuracy_axis, set_round_axis
 
     figure = load_figure(summary.figure)
@@ -52,6 +53,8 @@ def plot_figure(summary: Summary, out: Path) -> bool:
             if i >= len(plots) - COLUMNS:
                 set_round_axis(ax)
                 ax.tick_params(labelbottom=True)
+        if len(plots) == 1:
+            label_ends(canvas, plots)
         Drawing(figure.name, canvas, f"{figure.topic}: {figure.title}", caption(figure, summary)).save(out)
     return True
 

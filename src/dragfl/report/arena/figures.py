@@ -134,7 +134,8 @@ def _draw_heat_map(
     head = 0.13 * max(name.count("\n") + 1 for name in names) if upright else 0.85
     labels = [defence_label(matrix, defence) for defence in rows]
     texts = [cell.text for cells in rows.values() for cell in cells]
-    notes = wrap(foot + explain_marks(labels + texts), 125)
+    hatched = any(cell.value is None for cells in rows.values() for cell in cells)
+    notes = wrap(foot + explain_marks(labels + texts) + (" Hatched: no value." if hatched else ""), 125)
     height = 0.35 + head + (0.13 * (len(notes) + 1) if notes else 0.0) + ROW_HEIGHT * len(rows)
     figure = new_figure(height, WIDTH * max(1.0, (len(columns) + 3) / (MAX_UPRIGHT + 3)))
     ax = figure.subplots()

@@ -20,13 +20,6 @@ MAX_ROWS, MAX_COLUMNS = 120, 240
 # Low values are light, high values dark; cells without a value are transparent.
 COLOURS = colormaps["viridis_r"].with_extremes(bad=(1, 1, 1, 0))
 
-CAPTION = (
-    "Rows are clients, columns are rounds. Divergence λ = c (1 − cos); 0: the update is used as it is. Rules without a "
-    "divergence: their suspicion score. Blank: not sampled. Grey: dropped, the update was not finite. Vermillion: "
-    f"attacks of clients that attack in some rounds only. At most {MAX_ROWS} clients are shown; where there are more "
-    f"than {MAX_COLUMNS} rounds, columns are means over neighbouring rounds."
-)
-
 
 def draw_clients(groups: Sequence[Group]) -> Drawing | None:
     """Heat maps of clients by rounds, one for each group with client telemetry; the first finished seed is shown."""
@@ -50,7 +43,28 @@ def draw_clients(groups: Sequence[Group]) -> Drawing | None:
         ax.set_title(title)
     set_round_axis(axes[-1])
     title = " or ".join(key for key in KEYS if any(table.key == key for _, table in shown)).capitalize()
-    return Drawing("clients", figure, f"{title} of each client", CAPTION)
+    return Drawing("clients", figure, f"{title} of each client", _caption([table for _, table in shown]))
+
+
+def _caption(tables: Sequence[ClientTable]) -> str:
+    """What the colours mean, and the marks that occur in these tables."""
+    keys = {table.key for table in tables}
+    values = np.concatenate([np.ravel(table.value) for table in tables])
+    rows, columns = (max(map(len, found)) for found in zip(*((t.clients, t.rounds) for t in tables), strict=True))
+    sentences = {
+        "Rows are clients, columns are rounds.": True,
+        "Divergence λ = c (1 − cos); 0: the update is used as it is.": "divergence" in keys,
+        "Suspicion: the score of the rule.": "suspicion" in keys,
+        "Attackers are above the white line.": any(table.attackers for table in tables),
+        "Blank: not sampled.": np.isnan(values).any(),
+        "Grey: dropped, the update was not finite.": np.isinf(values).any(),
+        "Vermillion: attacks of clients that attack in some rounds only.": any(
+            table.attacks and len(table.clients) <= MAX_ROWS for table in tables
+        ),
+        f"{MAX_ROWS} clients are shown, evenly selected.": rows > MAX_ROWS,
+        "Columns are means over neighbouring rounds.": columns > MAX_COLUMNS,
+    }
+    return " ".join(sentence for sentence, applies in sentences.items() if applies)
 
 
 def _draw_client_table(ax: Axes, table: ClientTable, top: float) -> AxesImage:
@@ -65,7 +79,8 @@ def _draw_client_table(ax: Axes, table: ClientTable, top: float) -> AxesImage:
     ax.grid(False)
     set_round_axis(ax, "")
     ax.spines[["left", "bottom"]].set_visible(False)
-    roles = [("attackers", (attackers - 1) / 2), ("honest clients", (attackers + len(value) - 1) / 2)]
+    honest = "honest clients" if attackers else "clients"
+    roles = [("attackers", (attackers - 1) / 2), (honest, (attackers + len(value) - 1) / 2)]
     roles = roles[not attackers : None if attackers < len(value) else 1]
     ax.set_yticks([y for _, y in roles], [name for name, _ in roles])
     ax.tick_params(axis="y", length=0, labelcolor=INK)
@@ -115,7 +130,9 @@ def draw_cosines(groups: Sequence[Group]) -> Drawing | None:
         ax.set_title(group.label)
         ax.tick_params(bottom=ax is axes[-1])
     axes[-1].set_xlabel("cosine between a client update and the reference")
-    caption = "Fraction of updates by their cosine with the reference direction, all rounds and seeds."
+    caption = (
+        "Fraction of updates by their cosine with the reference direction, all rounds and seeds. Dotted: cosine 0."
+    )
     caption += " Up: honest clients. Down: attackers." if any(bad for _, _, bad in shown) else ""
     return Drawing("cosine", figure, "Cosine with the reference", caption)
 
@@ -129,7 +146,7 @@ def _draw_histograms(ax: Axes, honest: np.ndarray, attackers: np.ndarray) -> Non
         if values.size:
             fraction = np.histogram(np.clip(values, -1, 1), edges)[0] / values.size
             ax.stairs(sign * fraction, edges, fill=True, color=colour, alpha=0.85)
-            text = f"{name}, {values.size:,} updates"
+            text = f"{name}, {values.size:,} updates" if attackers.size else f"{values.size:,} updates"
             ax.text(1.01, y, text, transform=ax.transAxes, color=colour, fontsize=7.5, va="center")
     ax.axhline(0, color=INK, linewidth=0.6)
     ax.axvline(0, color="#9A9A9A", linewidth=0.6, linestyle=DOTTED)

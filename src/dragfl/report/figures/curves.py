@@ -12,6 +12,8 @@ from statistics import median
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from dragfl.report.figures.chart import chart_values
+from dragfl.report.figures.end_labels import label_ends
 from dragfl.report.figures.files import Drawing
 from dragfl.report.figures.style import (
     Line,
@@ -44,13 +46,17 @@ def draw_accuracy(groups: Sequence[Group], *, by_bytes: bool = False) -> Drawing
         set_accuracy_axis(ax, target)
     note = line_note(groups) + ("" if target is None else f" Dotted: target of {100 * target:g} %.")
     bottom = figure.axes[-1]
-    if not by_bytes:
+    if by_bytes:
+        bottom.set_xlabel("bytes sent so far, up and down, all clients")
+        bottom.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_bytes(x)))
+        bottom.xaxis.set_major_locator(MaxNLocator(6))
+        texts = ("Test accuracy by bytes sent", f"Test accuracy by total communication.{note}")
+    else:
         set_round_axis(bottom)
-        return Drawing("accuracy", figure, "Test accuracy by round", f"Test accuracy of the evaluated rounds.{note}")
-    bottom.set_xlabel("bytes sent so far, up and down, all clients")
-    bottom.xaxis.set_major_formatter(FuncFormatter(lambda x, _: format_bytes(x)))
-    bottom.xaxis.set_major_locator(MaxNLocator(6))
-    return Drawing("bytes", figure, "Test accuracy by bytes sent", f"Test accuracy by total communication.{note}")
+        texts = ("Test accuracy by round", f"Test accuracy of the evaluated rounds.{note}")
+    label_ends(figure, plots)
+    chart = chart_values(figure, plots, x="bytes" if by_bytes else "round", y="percent", target=target)
+    return Drawing("bytes" if by_bytes else "accuracy", figure, *texts, chart)
 
 
 def draw_loss(groups: Sequence[Group]) -> Drawing | None:
@@ -76,7 +82,9 @@ def draw_loss(groups: Sequence[Group]) -> Drawing | None:
     caption = "Test loss of the evaluated rounds."
     if exploded:
         caption += f" The axis ends at {limit:.3g}; a line that leaves it is larger or not finite."
-    return Drawing("loss", figure, "Test loss by round", caption + line_note(groups))
+    label_ends(figure, plots)
+    chart = chart_values(figure, plots, x="round", y="number")
+    return Drawing("loss", figure, "Test loss by round", caption + line_note(groups), chart)
 
 
 def _loss_points(run: Run, largest: float) -> Points:
@@ -87,8 +95,7 @@ def _loss_points(run: Run, largest: float) -> Points:
 
 def _lines_by_attack(groups: Sequence[Group], points: Callable[[Run], Points]) -> dict[str, list[Line]]:
     """The lines of the groups that have points: by attack where there are many groups, else all under ""."""
-    attacks = {group.attack_label for group in groups}
-    split = len(groups) > MAX_GROUPS_TOGETHER and 1 < len(attacks) <= MAX_SUBPLOTS
+    split = _split(groups)
     plots: dict[str, list[Line]] = {}
     for group, style in zip(groups, line_styles(groups, by_attack=split), strict=True):
         series = group_series(group, points)
@@ -96,6 +103,12 @@ def _lines_by_attack(groups: Sequence[Group], points: Callable[[Run], Points]) -
             title, name = (group.attack_label, group.label_within_attack) if split else ("", group.label)
             plots.setdefault(title, []).append((name, series, style))
     return plots
+
+
+def _split(groups: Sequence[Group]) -> bool:
+    """Whether each attack has a subplot of its own."""
+    attacks = {group.attack_label for group in groups}
+    return len(groups) > MAX_GROUPS_TOGETHER and 1 < len(attacks) <= MAX_SUBPLOTS
 
 
 def _draw_plots(plots: Mapping[str, Sequence[Line]]) -> Figure:
@@ -106,7 +119,9 @@ def line_note(groups: Sequence[Group]) -> str:
     """How several seeds, unfinished and diverged runs are drawn, where there are any."""
     note = ""
     if any(len(group.runs) > 1 for group in groups):
-        note += " Lines: means over seeds. Bands: range over seeds."
+        band = any(style.band for style in line_styles(groups, by_attack=_split(groups)))
+        note += " Lines: means over seeds." + (" Bands: range over seeds." if band else "")
+        note += " Thin lines: seeds that ran longer than others, and unfinished ones."
     if any(not run.finished for group in groups for run in group.runs):
         note += " Unfinished runs are drawn up to their last round."
     if any(run.diverged for group in groups for run in group.runs):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dragfl.report.figures.chart import chart_values
 from dragfl.report.figures.curves import line_note
+from dragfl.report.figures.end_labels import label_ends
 from dragfl.report.figures.files import Drawing
 from dragfl.report.figures.style import draw_lines, line_styles, set_log_axis, set_round_axis
 from dragfl.report.groups import Group
@@ -15,7 +17,7 @@ from dragfl.report.series import Series, group_series, points_by_round, running_
 METRICS = {
     "step_ratio": (
         "Length of the server step",
-        "|change of model| / |mean update|",
+        "|step| / |mean update|",
         "How far the model moves, relative to the mean of all updates; 1 for FedAvg with a server learning rate of 1.",
     ),
     "reference_cosine": (
@@ -53,7 +55,9 @@ def draw_drift(groups: Sequence[Group]) -> Drawing | None:
     set_round_axis(figure.axes[-1])
     caption = " ".join(METRICS[key][2] for key in series)
     caption += f" Running means over {window} rounds." if window > 1 else ""
-    return Drawing("drift", figure, "Drift telemetry", caption + line_note(groups))
+    label_ends(figure, plots)
+    chart = chart_values(figure, plots, x="round", y="number")
+    return Drawing("drift", figure, "Drift telemetry", caption + line_note(groups), chart)
 
 
 def _smooth(line: Series, window: int) -> Series:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dragfl.atomic import write_file
 from dragfl.errors import SpecError
@@ -26,6 +27,7 @@ class Drawing:
     figure: Figure
     title: str
     caption: str
+    chart: Mapping[str, Any] | None = None  # of a line plot: its numbers, for the page
 
     def save(self, folder: Path) -> None:
         """Write PNG and PDF; the same runs produce the same bytes."""

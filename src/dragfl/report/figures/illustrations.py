@@ -49,6 +49,7 @@ def draw_attack() -> Drawing:
     _draw_arrow(axes[2], step, GREEN, "step", (5, 5))
     caption = (
         "Black: updates of honest clients. Vermillion: updates of attackers (dashed: without the attack). "
+        "Thick: the mean, or the step of the rule. "
         f"Mean of the honest updates: length {_length(honest_mean)}. Mean with attackers: length "
         f"{_length(attacked_mean)}, at {_angle(attacked_mean, honest_mean):.0f}° to the honest mean. Step of BR-DRAG "
         f"(c = {C:g}, root update of length {_length(ROOT)}): length {_length(step)}, at "
@@ -63,7 +64,7 @@ def draw_dragging() -> Drawing:
     figure = new_figure(2.45)
     caption = (
         "DRAG moves an update g (blue) towards the reference r (orange): v (black) = (1 − λ) g + λ |g| r/|r| with "
-        "λ = c (1 − cos(g, r)) and c = 1. Dots: components along r."
+        "λ = c (1 − cos(g, r)) and c = 1. Grey: the two parts of v. Dots: components along r."
     )
     axes = figure.subplots(1, 2)
     for ax, degrees, title in zip(axes, (65.0, 122.0), ("0 < λ ≤ 1", "1 < λ ≤ 2"), strict=True):

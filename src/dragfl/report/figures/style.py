@@ -11,6 +11,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
@@ -26,10 +27,13 @@ HONEST, ATTACKER = BLUE, VERMILLION
 INK = "#222222"
 WIDTH = 7.0  # inches: the text width of a one-column page
 LEGEND_ROW = 0.2  # inches
+LABEL_SIZE = 7.5  # points
+LABEL_ROW = 0.15  # inches
 
 Dash = Literal["-"] | tuple[float, tuple[float, ...]]
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK, GREY, VERMILLION)
+FAMILIES = (BLUE, ORANGE, GREEN, PURPLE, SKY)  # colours that have shades
 DASHES: tuple[Dash, ...] = ("-", (0, (4.5, 1.8)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
 DOTTED: Dash = (0, (1, 2))
 MANY_LINES = 8  # more lines than this in one plot are thin and have no bands
@@ -81,26 +85,39 @@ class LineStyle:
 Line = tuple[str, Series, LineStyle]  # the first is the name in the legend
 
 
-def line_styles(groups: Sequence[Group], *, by_attack: bool = False) -> list[LineStyle]:
-    """One colour for each algorithm and one dash pattern for each variant of it, in order of appearance.
+def shade(colour: str, level: int) -> str:
+    """Level 0: the colour itself, 1: darker, 2: lighter, 3: much darker."""
+    end, part = ((0.0, 0.0), (0.0, 0.45), (1.0, 0.35), (0.0, 0.65))[level]
+    red, green, blue = ((1 - part) * channel + part * end for channel in to_rgb(colour))
+    return to_hex((red, green, blue)).upper()
 
-    Where there are too many of either, and where all groups have the same algorithm, each group has a colour instead,
-    and colours repeat with another dash pattern. With `by_attack`, each attack has a plot of its own, and groups that
-    differ only in the attack have the same style.
+
+PALETTE = (*COLOURS, *(shade(colour, level) for level in (1, 2, 3) for colour in FAMILIES))
+
+
+def line_styles(groups: Sequence[Group], *, by_attack: bool = False) -> list[LineStyle]:
+    """A colour of its own for each group: a hue for each algorithm; a shade and a dash pattern for each variant of it.
+
+    Where there are too many of either, and where all groups have the same algorithm, each group has one of the
+    `PALETTE` instead, and from the ninth on another dash pattern. With `by_attack`, each attack has a plot of its own,
+    and groups that differ only in the attack have the same style.
     """
     variants = [group.settings if by_attack else f"{group.attack_label} {group.settings}" for group in groups]
     algorithms = list(dict.fromkeys(group.algorithm for group in groups))
     kinds = list(dict.fromkeys(variants))
     pairs = [(group.algorithm, variant) for group, variant in zip(groups, variants, strict=True)]
-    if len(algorithms) == 1 or len(algorithms) > len(COLOURS) or len(kinds) > len(DASHES):
-        different = list(dict.fromkeys(pairs))
-        places = [divmod(different.index(pair), len(COLOURS))[::-1] for pair in pairs]
-    else:
-        places = [(algorithms.index(algorithm), kinds.index(variant)) for algorithm, variant in pairs]
     plots = len({group.attack_label for group in groups}) if by_attack else 1
     many = len(groups) > MANY_LINES * plots
-    width = 1.1 if many else 1.7
-    return [LineStyle(COLOURS[colour], DASHES[dash % len(DASHES)], width, not many) for colour, dash in places]
+
+    def style(colour: str, dash: int) -> LineStyle:
+        return LineStyle(colour, DASHES[dash % len(DASHES)], 1.1 if many else 1.7, not many)
+
+    if 1 < len(algorithms) <= len(FAMILIES) and 1 < len(kinds) <= len(DASHES):
+        places = [(algorithms.index(algorithm), kinds.index(variant)) for algorithm, variant in pairs]
+        return [style(shade(FAMILIES[hue], kind), kind) for hue, kind in places]
+    different = list(dict.fromkeys(pairs))
+    found = [different.index(pair) for pair in pairs]
+    return [style(PALETTE[i % len(PALETTE)], i // len(COLOURS)) for i in found]
 
 
 def new_figure(height: float, width: float = WIDTH) -> Figure:
@@ -145,14 +162,17 @@ def set_accuracy_axis(ax: Axes, target: float | None) -> None:
 
 
 def draw_lines(plots: Mapping[str, Sequence[Line]], *, height: float, columns: int = 1, share_y: bool = True) -> Figure:
-    """A figure with one subplot for each title, and one legend with the names in the order of the ends of their lines.
+    """A figure with one subplot for each title. `height` is that of a row of subplots, in inches.
 
-    `height` is that of a row of subplots, in inches.
+    Subplots in one column have space for a name at the end of each line, which `label_ends` writes when the axes are
+    complete. Several columns share one legend, with the names in the order of the ends of their lines.
     """
     columns = min(columns, len(plots))
     rows = -(-len(plots) // columns)
     ends = {name: series.end[1] for lines in plots.values() for name, series, _ in lines if series.end is not None}
-    figure = new_figure(max(height * rows + 0.4, LEGEND_ROW * len(ends)))
+    most = max(sum(series.end is not None for _, series, _ in lines) for lines in plots.values())
+    needed = LEGEND_ROW * len(ends) if columns > 1 else rows * LABEL_ROW * most
+    figure = new_figure(max(height * rows, needed) + 0.4)
     axes = figure.subplots(rows, columns, sharex=True, sharey=share_y, squeeze=False).flatten()
     handles = {}
     for ax, (title, lines) in zip(axes, plots.items(), strict=False):
@@ -162,8 +182,9 @@ def draw_lines(plots: Mapping[str, Sequence[Line]], *, height: float, columns: i
         ax.margins(x=0.01)
     for ax in axes[len(plots) :]:
         ax.remove()
-    names = sorted(ends, key=lambda name: ends[name], reverse=True)
-    figure.legend([handles[name] for name in names], names, loc="outside right upper")
+    if columns > 1:
+        names = sorted(ends, key=lambda name: ends[name], reverse=True)
+        figure.legend([handles[name] for name in names], names, loc="outside right upper")
     return figure
 
 
