@@ -37,12 +37,15 @@ def final(value: float) -> list[float]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_arena(tmp_path_factory.mktemp("arena"))
+
+
+def write_arena(out: Path) -> Path:
     """Four defences, two attacks, two seeds.
 
     Under alie drag diverged, and fedavg with one seed; one defence is refused, one run is missing. Under sign_flip a
     cohort has too many attackers in 20 % of rounds.
     """
-    out = tmp_path_factory.mktemp("arena")
     curves = {
         ("fedavg", "none"): 0.9,
         ("fedavg", "sign_flip"): 0.2,
@@ -172,9 +175,9 @@ def test_a_wide_table_is_split(results: arena.ArenaResults) -> None:
 def test_the_page_loads_nothing_from_outside_and_escapes(page: Path) -> None:
     text = page.read_text()
     seen = Reader(text)
-    assert "script" not in seen.tags and "link" not in seen.tags
+    assert "link" not in seen.tags
     assert len(seen.loaded) == 5 and all(one.startswith("data:image/png;base64,") for one in seen.loaded)
-    assert "http" not in text and all(seen.alts)
+    assert "://" not in text and all(seen.alts)
     assert "A &lt;quick&gt; look." in text and "needs at least 15 updates" in text
 
 

@@ -45,14 +45,18 @@ def empty_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Reader(HTMLParser):
-    """Collects tags, what they load, and alt texts."""
+    """Collects tags, what they load, alt texts, facts, and the cells of the rows of each run."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[str] = []
         self.loaded: list[str] = []
         self.alts: list[str] = []
+        self.rows: dict[str, list[list[str]]] = {}
         self.feed(text)
+        self.facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text))
+        (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)
+        self.data = json.loads(found)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
@@ -60,14 +64,26 @@ class Reader(HTMLParser):
         self.loaded += [given[key] or "" for key in ("src", "href", "srcset", "data") if key in given]
         if tag == "img":
             self.alts.append(given.get("alt") or "")
+        if tag == "tr":
+            self.cells: list[str] | None = None
+            if run := given.get("data-run"):
+                self.rows.setdefault(run, []).append(cells := [])
+                self.cells = cells
+        if tag == "td" and self.cells is not None:
+            self.cells.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1] in ("td", "span") and getattr(self, "cells", None):
+            self.cells[-1] += data.strip("\n")
 
 
 def test_the_page_loads_nothing_from_outside(page: Path) -> None:
     text = page.read_text()
     seen = Reader(text)
-    assert "script" not in seen.tags and "link" not in seen.tags and "iframe" not in seen.tags
+    assert "link" not in seen.tags and "iframe" not in seen.tags
+    assert "default-src 'none'; img-src data:" in text, "the browser refuses to load anything else"
     assert len(seen.loaded) == 8 and all(one.startswith("data:image/png;base64,") for one in seen.loaded)
-    assert not re.search(r"https?://|@import|url\(", text)
+    assert not re.search(r"https?://|@import|url\((?!#)", text)
     assert all(seen.alts)
 
 
@@ -86,7 +102,7 @@ def test_every_figure_is_written_as_png_and_pdf(page: Path) -> None:
 
 def test_facts_of_the_page(page: Path) -> None:
     text = page.read_text()
-    facts = dict(re.findall(r"([a-z][a-z ]*): <b>(.*?)</b>", text))
+    facts = Reader(text).facts
     assert facts["runs"] == "4" and facts["unfinished"] == "1"
     assert facts["dataset"] == "digits" and facts["partition"] == "sorted_shards"
     assert (facts["attack"], facts["attackers"]) == ("sign_flip", "3")
@@ -156,13 +172,13 @@ def test_the_best_accuracy_is_that_of_the_best_run(
     worse = make_run("worse", algorithm="fedavg", rounds=4, curve=[0.2, 0.3])
     better = make_run("better", algorithm="drag", rounds=4, curve=[0.5, 0.9])
     page = dragfl.report.write_report([worse, better], tmp_path / "page").read_text()
-    assert "best accuracy: <b>90.0 % (drag)</b>" in page
+    assert Reader(page).facts["best accuracy"] == "90.0 % (drag)"
     assert [row.label for row in dragfl.report.summarize_runs([worse, better])] == ["drag", "fedavg"]
     for i, run in enumerate((worse, better)):
         info = json.loads((run.path / "run.json").read_text())
         (run.path / "run.json").write_text(json.dumps(info | {"fingerprints": {"data": f"{i}" * 8}}))
     page = dragfl.report.write_report(worse.path.parent, tmp_path / "page").read_text()
-    assert "best accuracy: <b>" not in page, "of different data there is no best"
+    assert "best accuracy" not in Reader(page).facts, "of different data there is no best"
 
 
 def test_a_missing_folder_and_a_file_as_output_are_errors(tmp_path: Path, make_run: MakeRun) -> None:
@@ -179,7 +195,70 @@ def test_a_diverged_run_has_a_cross_and_no_accuracy(make_run: MakeRun, tmp_path:
     make_run("fine", algorithm="fedavg", curve=[0.3] * 10)
     run = make_run("boom", ran=6, curve=[0.5, 0.9, 0.95], diverged=True)
     text = dragfl.report.write_report(run.path.parent, tmp_path).read_text()
-    assert text.count("diverged at round 7") == 5  # three columns, the rounds, the list of runs
+    assert text.count("diverged at round 7") == 3  # in two tables and in the list of runs
     assert "Cross: the last value before a run diverged" in text
-    assert "best accuracy: <b>30.0 % (fedavg)</b>" in text
+    assert Reader(text).facts["best accuracy"] == "30.0 % (fedavg)"
     assert "A diverged run counts as chance level (1 / classes)" in text
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragfl.report.figures.draw_figures", lambda *_: {})
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_diverged_and_unfinished_runs_are_named_before_the_first_table(make_run: MakeRun, tmp_path: Path) -> None:
+    make_run("a", algorithm="drag", seed=0, rounds=8)
+    make_run("b", algorithm="drag", seed=1, rounds=8, ran=4, curve=[0.2, 0.3], diverged=True)
+    make_run("c", algorithm="fedavg", seed=0, rounds=8, ran=2, curve=[0.2], diverged=True)
+    run = make_run("d", algorithm="fltrust", rounds=8, ran=6, finished=False)
+    page = report.write_report(run.path.parent, tmp_path / "page").read_text()
+    head = page[: page.index("<table")]
+    alerts = [re.sub(r"<.*?>", "", text) for text in re.findall(r'<p class="alert">(.*?)\s*<button', head, re.DOTALL)]
+    assert alerts == ["Diverged: drag (round 5, seed 1); fedavg (round 3)", "Unfinished: fltrust (6 of 8 rounds)"]
+    (line,) = [rows[0] for rows in Reader(page).rows.values() if rows[0][0].startswith("fedavg")]
+    assert line[0] == "fedavg diverged at round 3" and line[-1].strip() == "2 of 8"
+    assert not any("diverged" in cell for cell in line[1:]), "said once in a row"
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_page_without_problems_has_no_alert(make_run: MakeRun, tmp_path: Path) -> None:
+    assert 'class="alert"' not in report.write_report(make_run("a", rounds=4), tmp_path).read_text()
+
+
+@pytest.mark.usefixtures("empty_figures")
+def test_rows_and_curves_of_a_run_have_its_number(make_run: MakeRun, tmp_path: Path) -> None:
+    """Five groups with two attacks, so each attack has a plot of its own and labels there do not have the attack."""
+    for algorithm in ("drag", "fedavg"):
+        for attack in ("sign_flip", "alie"):
+            make_run(f"{algorithm}-{attack}", algorithm=algorithm, attack=attack, rounds=4)
+    run = make_run("one-more", algorithm="fltrust", attack="alie", rounds=4, spec={"clients.lr": 0.5})
+    seen = Reader(report.write_report(run.path.parent, tmp_path / "page").read_text())
+    assert seen.rows.keys() == {str(i) for i in range(5)}
+    chart = seen.data["figures"]["accuracy"]
+    shown = {(plot["title"], line["label"]): line["run"] for plot in chart["plots"] for line in plot["lines"]}
+    assert sorted(shown.values()) == [0, 1, 2, 3, 4]
+    for (attack, label), number in shown.items():
+        text = seen.data["runs"][number]
+        assert text.startswith(f"{label} · {attack}") and "digits" in text and f"attack.name={attack}" in text
+        assert ("clients.lr=0.5" in text) == (label == "fltrust")
+        assert all(cells[0] in (label, f"{label} · {attack}") for cells in seen.rows[str(number)])
+
+
+@pytest.mark.usefixtures("empty_figures")
+def test_no_explanation_of_what_no_run_has(make_run: MakeRun, tmp_path: Path) -> None:
+    page = report.write_report(make_run("a", algorithm="drag", rounds=4), tmp_path).read_text()
+    text = re.sub(r"<style>.*?</style>|<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert re.findall(".{20}(?:attack|malicious|honest).{20}", text, re.IGNORECASE) == []
+    assert "Effect of DRAG on an update" in text
+
+
+@pytest.mark.usefixtures("empty_figures")
+def test_numbers_in_the_page_are_escaped_json(make_run: MakeRun, tmp_path: Path) -> None:
+    """A name that would end the script element is data, and comes back from the JSON as it was."""
+    name = "</script><b>x"
+    make_run("a", algorithm="fedavg", rounds=4, spec={"name": name})
+    run = make_run("b", algorithm="fedavg", rounds=4, spec={"name": "y"})
+    page = report.write_report(run.path.parent, tmp_path / "page").read_text()
+    assert name not in page
+    assert any(name in text for text in Reader(page).data["runs"])

@@ -105,7 +105,8 @@ def test_the_page_the_terminal_and_json_agree(
     monkeypatch.setattr("dragfl.report.figures.draw_figures", lambda *_: {})
     page = report.write_report(run, tmp_path).read_text()
     assert "7 of 12 results are missing" in page and "lab &lt;b&gt;" in page
-    assert "offline: 2 (rounds 2, 3)\nno reply: 1 (round 4)" in page and "missing results: <b>7 of 12</b>" in page
+    assert "offline: 2 (rounds 2, 3)\nno reply: 1 (round 4)" in page
+    assert "<dt>missing results</dt><dd>7 of 12</dd>" in page
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["report", str(run.path), "--no-figures"]) == 0
     text = capsys.readouterr().out

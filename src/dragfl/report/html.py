@@ -1,21 +1,25 @@
-"""The HTML page of a report: one self-contained file without scripts, with the figures inside."""
+"""The HTML page of a report: one self-contained file, with style, script, numbers and figures inside.
+
+Rows of the tables and curves are numbered, by which `page.js` filters them.
+"""
 
 from __future__ import annotations
 
+import re
 import shlex
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dragfl.atomic import write_text
 from dragfl.report import figures
-from dragfl.report.export import check_folder
-from dragfl.report.figures.files import FIGURES, require_packages
+from dragfl.report.export import check_folder, differing_settings, plain
+from dragfl.report.figures.files import FIGURES, Drawing, require_packages
 from dragfl.report.groups import Group, seed_of, shared_value
 from dragfl.report.labels import NOT_SET, flatten, format_value
 from dragfl.report.nodes import COLUMNS, NOTE, NUMBERS, describe_missing, node_tables
-from dragfl.report.numbers import format_diverged, unbroken
+from dragfl.report.numbers import format_diverged, format_range, format_seeds, unbroken
 from dragfl.report.summary import Summary
 from dragfl.report.tables import Row, format_rows, split_by_problem, table_note
 from dragfl.report.targets import rounds_completed
@@ -29,14 +33,17 @@ def write_page(summary: Summary, out: Path, *, title: str | None = None) -> Path
     require_packages("matplotlib", "jinja2")
     check_folder(out)
     groups, rows = summary.groups, summary.rows
-    columns, _ = format_rows(rows)
+    numbers = {row.label: i for i, row in enumerate(rows)}
+    columns = [name for name in format_rows(rows)[0] if name != "seed" or len({row.seeds for row in rows}) > 1]
     clients, costs = ([name for name in columns if name.startswith(begin)] for begin in ("client", COSTS))
     common, differing = compare_settings(groups)
+    drawn = figures.draw_figures(groups, out / FIGURES)
     return write_template(
         out / "report.html",
         "page.html.j2",
         title=title or _title(groups),
         facts=_facts(summary),
+        alerts=_alerts(rows),
         summary=_table(rows, [name for name in columns if name not in (*clients, *costs)]),
         costs=_table(rows, ["run", *costs]),
         clients=_table(rows, ["run", *clients]) if clients else None,
@@ -45,25 +52,77 @@ def write_page(summary: Summary, out: Path, *, title: str | None = None) -> Path
         nodes=_node_tables(groups),
         damaged=summary.damaged,
         note=table_note(rows),
-        figures=figures.draw_figures(groups, out / FIGURES),
+        figures=drawn,
+        data={"runs": _search_texts(rows), "figures": _charts(drawn, summary)},
         labels=[group.label for group in groups],
         common=common,
         differing=differing,
         environment=environment(groups),
-        runs=[_describe_run(group, run) for group in groups for run in group.runs],
+        runs=[_describe_run(group, run) | {"run": numbers[group.label]} for group in groups for run in group.runs],
     )
 
 
 def _table(rows: Sequence[Row], columns: Sequence[str]) -> dict[str, Any]:
-    """The columns, and for each heading the lines: whether some runs are unfinished, and the cells."""
-    blocks = [
-        (
-            heading,
-            [(bool(row.unfinished), [row.cells().get(name, NOT_SET) for name in columns]) for row in part],
-        )
-        for heading, part in split_by_problem(rows)
-    ]
+    """The columns, and for each heading the lines: number and state of the row, a badge, and the cells."""
+    numbers = {row.label: i for i, row in enumerate(rows)}
+    blocks = []
+    for heading, part in split_by_problem(rows):  # they may have shorter labels
+        same = [row for row in rows if len(part) == len(rows) or row.problem == part[0].problem]
+        lines = [_line(row, columns, numbers[full.label]) for row, full in zip(part, same, strict=True)]
+        blocks.append((heading, lines))
     return {"columns": columns, "blocks": blocks}
+
+
+def _line(row: Row, columns: Sequence[str], number: int) -> dict[str, Any]:
+    """That a row has diverged is a badge next to its label; its cells would repeat it."""
+    badge = format_diverged(row.diverged_at) if row.all_diverged else ""
+    cells = [row.cells().get(name, NOT_SET) for name in columns]
+    if badge:
+        cells = [NOT_SET if cell == badge else cell.replace(f" ({badge})", "") for cell in cells]
+    return {
+        "run": number,
+        "state": "diverged" if badge else "unfinished" if row.unfinished else "",
+        "badge": badge,
+        "cells": [re.sub(r"^not reached \((> [^)]+)\)", r"\1", cell) for cell in cells],  # the note explains "> N"
+    }
+
+
+def _alerts(rows: Sequence[Row]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The rows with diverged and with unfinished runs, for the top of the page: (state, (label, detail) of each)."""
+
+    def seeds(row: Row, found: Sequence[int]) -> str:
+        return "" if len(found) == len(row.seeds) else f", seed {format_seeds(found)}"
+
+    diverged = [(r.label, f"round {format_range(r.diverged_at)}{seeds(r, r.diverged)}") for r in rows if r.diverged]
+    unfinished = []
+    for row in rows:
+        if rounds := [n for seed, n in zip(row.seeds, row.rounds, strict=True) if seed in row.unfinished]:
+            text = f"{format_range(rounds)} of {row.planned} rounds{seeds(row, row.unfinished)}"
+            unfinished.append((row.label, text))
+    return [(state, found) for state, found in (("Diverged", diverged), ("Unfinished", unfinished)) if found]
+
+
+def _search_texts(rows: Sequence[Row]) -> list[str]:
+    """For each row what the filter searches: label, data, attack, state, and the settings in which rows differ."""
+    texts, attacked = [], any(row.attack for row in rows)
+    for row, settings in zip(rows, differing_settings(rows), strict=True):
+        states = ["diverged"] * bool(row.diverged) + ["unfinished"] * bool(row.unfinished)
+        pairs = [f"{key}={format_value(value)}" for key, value in settings.items()]
+        problem = row.problem if attacked else row.problem[:2]
+        texts.append(" ".join([row.label, row.algorithm, *problem, *states, *pairs]).lower())
+    return texts
+
+
+def _charts(drawn: Mapping[str, Drawing], summary: Summary) -> dict[str, Any]:
+    """The line plots as numbers, each line with the number of its row."""
+    numbers: dict[Any, int] = {row.label: i for i, row in enumerate(summary.rows)}
+    numbers |= {(g.attack_label, g.label_within_attack): numbers[g.label] for g in summary.groups}
+    charts = {name: plain(drawing.chart) for name, drawing in drawn.items() if drawing.chart}
+    for chart in charts.values():
+        for plot in chart["plots"]:
+            for line in plot["lines"]:  # with a subplot for each attack, labels do not have the attack
+                line["run"] = numbers.get((plot["key"], line["label"]), numbers.get(line["label"]))
+    return charts
 
 
 def _node_tables(groups: Sequence[Group]) -> dict[str, Any] | None:
@@ -72,23 +131,25 @@ def _node_tables(groups: Sequence[Group]) -> dict[str, Any] | None:
     return {"columns": COLUMNS, "numbers": NUMBERS, "note": NOTE, "tables": tables} if tables else None
 
 
-def _class_table(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
-    """(label, accuracy of each class in percent) of the rows that have them; all rows have equally many entries."""
+def _class_table(rows: Sequence[Row]) -> list[tuple[int, str, list[str]]]:
+    """(number, label, accuracy of each class in percent) of the rows that have them; all have equally many entries."""
     most = max((len(row.class_accuracy) for row in rows), default=0)
 
     def texts(row: Row) -> list[str]:
         known = [NOT_SET if value is None else f"{100 * value:.1f}" for value in row.class_accuracy]
         return known + [NOT_SET] * (most - len(known))
 
-    return [(row.label, texts(row)) for row in rows if row.class_accuracy]
+    return [(i, row.label, texts(row)) for i, row in enumerate(rows) if row.class_accuracy]
 
 
 def write_template(page: Path, template: str, **values: Any) -> Path:
     """Fill a template of this package and write the page; all values from runs are escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
+    package = PackageLoader("dragfl.report", ".")
     jinja = Environment(
-        loader=PackageLoader("dragfl.report", "."),
+        loader=package,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -99,6 +160,7 @@ def write_template(page: Path, template: str, **values: Any) -> Path:
         png = page.parent / FIGURES / f"{figure}.png"
         return "data:image/png;base64," + b64encode(png.read_bytes()).decode("ascii")
 
+    jinja.globals["file"] = lambda name: Markup(package.get_source(jinja, name)[0])
     jinja.filters |= {"data_uri": data_uri, "shell": shlex.quote, "unbroken": unbroken}
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, jinja.get_template(template).render(**values))
@@ -133,6 +195,8 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
     }
     facts = [(name, str(count)) for name, count in counts.items() if count]
     facts += [(n, format_value(v)) for n, key in shared.items() if (v := shared_value(runs, key)) is not None]
+    if len(seeds := {row.seeds for row in rows}) == 1:
+        facts.append(("seed", format_seeds(seeds.pop())))
     attacks = dict.fromkeys(group.attack for group in summary.groups if group.attack)
     facts += [("attack", ", ".join(attacks))] if attacks else []
     shown = (row for row in rows if row.best_accuracy and not row.all_diverged)

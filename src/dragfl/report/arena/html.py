@@ -48,6 +48,7 @@ def write_arena_page(results: ArenaResults, out: Path, *, title: str | None = No
         "arena/arena.html.j2",
         title=title or tables.arena_title(results),
         facts=tables.arena_facts(results),
+        data={"runs": [], "figures": {}},
         headlines=tables.arena_headlines(results),
         note=results.note,
         sections=sections,

@@ -30,7 +30,7 @@ def chart_values(
                 "y": {"label": ax.get_ylabel(), "unit": y, "log": ax.get_yscale() == "log"},
                 "limits": [*map(_round, ax.get_xlim()), *map(_round, ax.get_ylim())],
                 "lines": [
-                    {"label": name} | _style(style) | _line(series, band=style.band)
+                    {"label": name} | _style(style) | _line(series)
                     for name, series, style in lines
                     if series.end is not None
                 ],
@@ -41,24 +41,29 @@ def chart_values(
 
 
 def _style(style: LineStyle) -> dict[str, Any]:
-    dash = "" if style.dash == "-" else " ".join(f"{style.width * length:g}" for length in style.dash[1])
-    return {"colours": [to_hex(style.colour), lighten(style.colour)], "dash": dash, "width": style.width}
+    dash = "" if style.dash == "-" else " ".join(f"{2 * length:g}" for length in style.dash[1])
+    return {
+        "colours": [to_hex(style.colour), lighten(style.colour)],
+        "dash": dash,
+        "width": style.width,
+        "band": style.band,
+    }
 
 
 def lighten(colour: str) -> str:
     """The colour on a dark page: the same hue, and different colours stay different."""
     hue, light, saturation = colorsys.rgb_to_hls(*to_rgb(colour))
-    return to_hex(colorsys.hls_to_rgb(hue, 0.45 + 0.5 * light, saturation))
+    return to_hex(colorsys.hls_to_rgb(hue, 0.42 + 0.45 * light, 0.85 * saturation))
 
 
-def _line(series: Series, *, band: bool) -> dict[str, Any]:
-    """The mean, the range over seeds if it is drawn and not empty, and the rest of the series."""
+def _line(series: Series) -> dict[str, Any]:
+    """The mean, the range over seeds if they differ, and the rest of the series."""
     found: dict[str, Any] = {
         "mean": _points(list(zip(series.x, series.mean, strict=True))),
         "single": [_points(points) for points in series.single],
         "diverged": _points(series.diverged),
     }
-    if band and series.low != series.high:
+    if series.low != series.high:
         found["low"], found["high"] = (
             _points(list(zip(series.x, values, strict=True))) for values in (series.low, series.high)
         )

@@ -121,6 +121,7 @@ def line_note(groups: Sequence[Group]) -> str:
     if any(len(group.runs) > 1 for group in groups):
         band = any(style.band for style in line_styles(groups, by_attack=_split(groups)))
         note += " Lines: means over seeds." + (" Bands: range over seeds." if band else "")
+    if any(len({len(run.metrics) for run in group.runs}) > 1 for group in groups):
         note += " Thin lines: seeds that ran longer than others, and unfinished ones."
     if any(not run.finished for group in groups for run in group.runs):
         note += " Unfinished runs are drawn up to their last round."

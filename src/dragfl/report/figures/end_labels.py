@@ -19,7 +19,12 @@ ROW = 1.3  # distance of two names, in heights of a letter
 def label_ends(figure: Figure, plots: Mapping[str, Sequence[Line]]) -> None:
     """Write the name of each line at its end. Call it last: names are placed for the limits that the axes have now."""
     labels = [
-        [_annotate(ax, name, style.colour, series.end) for name, series, style in lines if series.end is not None]
+        [
+            _annotate(ax, name, style.colour, (series.end[0], min(max(series.end[1], low), high)))
+            for (low, high) in [ax.get_ylim()]  # a line may leave the axes
+            for name, series, style in lines
+            if series.end is not None
+        ]
         for ax, lines in zip(figure.axes, plots.values(), strict=True)
     ]
     figure.draw_without_rendering()  # computes the layout
@@ -43,7 +48,7 @@ def _end_pixels(ax: Axes, label: Annotation) -> tuple[float, float]:
 
 def _fits(ax: Axes, label: Annotation) -> bool:
     """Whether the line ends inside the plot, with space for the name."""
-    return bool(label.get_window_extent().x1 < ax.bbox.x1 and ax.bbox.contains(*_end_pixels(ax, label)))
+    return bool(label.get_window_extent().x1 < ax.bbox.x1)
 
 
 def _place_inside(ax: Axes, labels: Sequence[Annotation]) -> None:
@@ -69,20 +74,19 @@ def _place_in_margin(ax: Axes, labels: Sequence[Annotation]) -> None:
     """Write names in a column, as close to the ends of their lines as the height of a letter permits."""
     row = ROW * LABEL_SIZE * ax.figure.dpi / 72
     ends = [_end_pixels(ax, label) for label in labels]
-    heights = [min(max(y, ax.bbox.y0), ax.bbox.y1) for _, y in ends]
-    places = spread(heights, row, *ax.bbox.intervaly)
+    places = spread([y for _, y in ends], row, *ax.bbox.intervaly)
     far = [
         abs(place - y) > row / 4 or x < ax.bbox.x1 - 0.03 * ax.bbox.width
-        for place, y, (x, _) in zip(places, heights, ends, strict=True)
+        for place, (x, y) in zip(places, ends, strict=True)
     ]
-    for label, (x, _), y, place, leads in zip(labels, ends, heights, places, far, strict=True):
+    for label, place, leads in zip(labels, places, far, strict=True):
         label.remove()
         leader = {"arrowstyle": "-", "color": label.get_color(), "linewidth": 0.6, "relpos": (0.0, 0.5)}
         _annotate(
             ax,
             label.get_text(),
             str(label.get_color()),
-            tuple(ax.transData.inverted().transform((x, y))),
+            label.xy,
             xytext=(1.03 if any(far) else 1.005, (place - ax.bbox.y0) / ax.bbox.height),
             textcoords="axes fraction",
             arrowprops=leader | {"shrinkA": 1, "shrinkB": 2} if leads else None,  # a thin line to a distant name
