@@ -35,7 +35,7 @@ def test_end_to_end(
     assert "2 of 6 clients attack" in " ".join(printed.split()) and "br_drag †" in printed and "worst" in printed
     assert printed.splitlines()[-1] == "report: arena/small/arena.html"
     page = (tmp_path / "arena" / "small" / "arena.html").read_text()
-    assert "Arena on digits" in page and "defences: <b>3</b>" in page and "attacks: <b>2</b>" in page
+    assert "Arena on digits" in page and "<dt>defences</dt><dd>3</dd>" in page and "<dt>attacks</dt><dd>2</dd>" in page
     assert main(words) == 0
     assert capsys.readouterr().out.count("already finished") == 9
     assert (tmp_path / "arena" / "small" / "arena.html").read_text() == page

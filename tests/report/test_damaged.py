@@ -114,6 +114,6 @@ def test_the_page_lists_damaged_runs(make_run: MakeRun, tmp_path: Path, monkeypa
     (bad.path / "metrics.jsonl").write_text("torn\n")
     page = report.write_report(bad.path.parent, tmp_path / "out").read_text()
     assert "Damaged runs, left out" in page and "metrics.jsonl: cannot be read" in page
-    assert "damaged: <b>1</b>" in page
+    assert "<dt>damaged</dt><dd>1</dd>" in page
     (bad.path / "metrics.jsonl").write_text('{"round": 1}\n{"round": 2}\n')
     assert "Damaged" not in report.write_report(bad.path.parent, tmp_path / "out").read_text()

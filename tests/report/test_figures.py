@@ -173,6 +173,8 @@ def test_every_group_has_a_colour_of_its_own(make_run: MakeRun) -> None:
     assert len({line.colour for line in style.line_styles(many)}) == 20
     grid = [replace(groups[0], algorithm=name, settings=f"c={i}") for name in "abc" for i in range(4)]
     assert len({line.colour for line in style.line_styles(grid)}) == 12
+    some = [*grid[:4], replace(groups[0], algorithm="z")]
+    assert style.line_styles(some)[-1] == style.LineStyle(style.ORANGE, "-"), "without variants: the hue itself, solid"
 
 
 def test_captions_explain_only_the_marks_that_occur(make_run: MakeRun) -> None:

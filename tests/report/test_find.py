@@ -44,7 +44,8 @@ def test_tuning_runs_are_left_out(
     assert main(["report", str(folder), "--no-figures"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == NOTE
     monkeypatch.setattr("dragfl.report.figures.draw_figures", lambda *_: {})
-    assert "tuning runs left out: <b>2</b>" in report.write_report(summary, tuned / "page").read_text()
+    page = report.write_report(summary, tuned / "page").read_text()
+    assert "<dt>tuning runs left out</dt><dd>2</dd>" in page
     with pytest.warns(UserWarning, match="2 tuning runs left out"):
         assert set(dragfl.frame(folder)["seed"]) == {0}
 

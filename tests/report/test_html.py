@@ -214,7 +214,9 @@ def test_diverged_and_unfinished_runs_are_named_before_the_first_table(make_run:
     run = make_run("d", algorithm="fltrust", rounds=8, ran=6, finished=False)
     page = report.write_report(run.path.parent, tmp_path / "page").read_text()
     head = page[: page.index("<table")]
-    alerts = [re.sub(r"<.*?>", "", text) for text in re.findall(r'<p class="alert">(.*?)\s*<button', head, re.DOTALL)]
+    alerts = [
+        re.sub(r"<.*?>", "", text) for text in re.findall(r'<p class="alert .*?">(.*?)\s*<button', head, re.DOTALL)
+    ]
     assert alerts == ["Diverged: drag (round 5, seed 1); fedavg (round 3)", "Unfinished: fltrust (6 of 8 rounds)"]
     (line,) = [rows[0] for rows in Reader(page).rows.values() if rows[0][0].startswith("fedavg")]
     assert line[0] == "fedavg diverged at round 3" and line[-1].strip() == "2 of 8"
@@ -223,7 +225,7 @@ def test_diverged_and_unfinished_runs_are_named_before_the_first_table(make_run:
 
 @pytest.mark.usefixtures("no_figures")
 def test_a_page_without_problems_has_no_alert(make_run: MakeRun, tmp_path: Path) -> None:
-    assert 'class="alert"' not in report.write_report(make_run("a", rounds=4), tmp_path).read_text()
+    assert 'class="alert ' not in report.write_report(make_run("a", rounds=4), tmp_path).read_text()
 
 
 @pytest.mark.usefixtures("empty_figures")

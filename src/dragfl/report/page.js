@@ -166,7 +166,7 @@ function drawPlot(chart, plot, lines, width, named) {
     axes += `<line class="grid" x1="${margin.left}" x2="${right}" y1="${Y(value)}" y2="${Y(value)}"/>`;
     axes += `<text x="${margin.left - 8}" y="${Y(value) + 4}" text-anchor="end">${text}</text>`;
   }
-  for (const value of ticks(x0, x1, Math.max(2, Math.floor((right - margin.left) / 65)), chart.x.unit === "round")) {
+  for (const value of ticks(x0, x1, Math.max(3, Math.floor((right - margin.left) / 65)), chart.x.unit === "round")) {
     axes += `<line class="grid" x1="${X(value)}" x2="${X(value)}" y1="${margin.top}" y2="${bottom}"/>`;
     axes += `<text x="${X(value)}" y="${bottom + 16}" text-anchor="middle">${formats[chart.x.unit](value)}</text>`;
   }

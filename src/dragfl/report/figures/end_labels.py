@@ -7,12 +7,14 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
 from dragfl.report.figures.style import LABEL_SIZE, Line
 
 GAP = 5.0  # points between the end of a line and its name
+MARK = 4.0  # half the size of the mark at the end of a line, in pixels
 ROW = 1.3  # distance of two names, in heights of a letter
 
 
@@ -52,10 +54,11 @@ def _fits(ax: Axes, label: Annotation) -> bool:
 
 
 def _place_inside(ax: Axes, labels: Sequence[Annotation]) -> None:
-    """Move names of lines that stop early down or up as little as keeps them from covering other names."""
-    taken: list[Bbox] = []
+    """Move names of lines that stop early down or up as little as keeps them from covering other names and ends."""
+    ends = [_end_pixels(ax, label) for label in labels]
+    taken = [Bbox.from_extents(x - MARK, y - MARK, x + MARK, y + MARK) for x, y in ends]
     for label in labels:
-        label.set_bbox({"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5})
+        label.set(path_effects=[withStroke(linewidth=2, foreground="white")], zorder=3.9)  # below the crosses
         box = label.get_window_extent()
         moves = [0.0, *(sign * step for step in range(1, int(ax.bbox.height)) for sign in (-1.0, 1.0))]
         free = (

@@ -98,26 +98,28 @@ PALETTE = (*COLOURS, *(shade(colour, level) for level in (1, 2, 3) for colour in
 def line_styles(groups: Sequence[Group], *, by_attack: bool = False) -> list[LineStyle]:
     """A colour of its own for each group: a hue for each algorithm; a shade and a dash pattern for each variant of it.
 
-    Where there are too many of either, and where all groups have the same algorithm, each group has one of the
-    `PALETTE` instead, and from the ninth on another dash pattern. With `by_attack`, each attack has a plot of its own,
-    and groups that differ only in the attack have the same style.
+    Where there are too many of either, where all groups have the same algorithm, and where no algorithm has variants,
+    each group has one of the `PALETTE` instead, and from the ninth on another dash pattern. With `by_attack`, each
+    attack has a plot of its own, and groups that differ only in the attack have the same style.
     """
-    variants = [group.settings if by_attack else f"{group.attack_label} {group.settings}" for group in groups]
-    algorithms = list(dict.fromkeys(group.algorithm for group in groups))
-    kinds = list(dict.fromkeys(variants))
-    pairs = [(group.algorithm, variant) for group, variant in zip(groups, variants, strict=True)]
+    keys = [(g.algorithm, g.settings if by_attack else f"{g.attack_label} {g.settings}") for g in groups]
+    different = list(dict.fromkeys(keys))
+    variants: dict[str, list[str]] = {}
+    for algorithm, variant in different:
+        variants.setdefault(algorithm, []).append(variant)
     plots = len({group.attack_label for group in groups}) if by_attack else 1
     many = len(groups) > MANY_LINES * plots
 
     def style(colour: str, dash: int) -> LineStyle:
         return LineStyle(colour, DASHES[dash % len(DASHES)], 1.1 if many else 1.7, not many)
 
-    if 1 < len(algorithms) <= len(FAMILIES) and 1 < len(kinds) <= len(DASHES):
-        places = [(algorithms.index(algorithm), kinds.index(variant)) for algorithm, variant in pairs]
-        return [style(shade(FAMILIES[hue], kind), kind) for hue, kind in places]
-    different = list(dict.fromkeys(pairs))
-    found = [different.index(pair) for pair in pairs]
-    return [style(PALETTE[i % len(PALETTE)], i // len(COLOURS)) for i in found]
+    most = max(map(len, variants.values()), default=0)
+    if 1 < len(variants) <= len(FAMILIES) and 1 < most <= len(DASHES):
+        hues = dict(zip(variants, FAMILIES, strict=False))
+        levels = [variants[algorithm].index(variant) for algorithm, variant in keys]
+        return [style(shade(hues[name], level), level) for (name, _), level in zip(keys, levels, strict=True)]
+    places = [different.index(key) for key in keys]
+    return [style(PALETTE[i % len(PALETTE)], i // len(COLOURS)) for i in places]
 
 
 def new_figure(height: float, width: float = WIDTH) -> Figure:
