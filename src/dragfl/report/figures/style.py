@@ -139,7 +139,9 @@ def add_colour_bar(ax: Axes, image: ScalarMappable, label: str) -> Colorbar:
 def set_round_axis(ax: Axes, label: str = "round") -> None:
     """Label the x axis with whole numbers of rounds."""
     ax.set_xlabel(label)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, steps=[1, 2, 5, 10]))
+    grid = ax.get_gridspec()
+    few = grid is not None and grid.ncols > 2
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=4 if few else 8, steps=[1, 2, 5, 10]))
 
 
 def set_log_axis(ax: Axes, low: float, high: float) -> None:
