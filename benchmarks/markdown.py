@@ -20,6 +20,20 @@ def render_markdown(path: Path) -> str:
     return head + "".join(_table(comparison_from_json(comparison)) for comparison in found["comparisons"])
 
 
+def render_peers(path: Path) -> str:
+    """The median time of a round, a row for dragfl's FedAvg, the bare loop and each library, a column per workload."""
+    found = [comparison_from_json(comparison) for comparison in json.loads(path.read_text())["comparisons"]]
+    found = [comparison for comparison in found if any(row.kind == "peer" for row in comparison.rows)]
+    columns: list[dict[str, str]] = [{} for _ in found]
+    for column, comparison in zip(columns, found, strict=True):
+        for row in sorted(comparison.rows, key=lambda row: row.median):  # with one thread or several: the faster one
+            if row.kind in ("peer", "bare") or row.name == "dragfl, fedavg":
+                column.setdefault(row.name, f"{comparison.value(row)} {comparison.unit}")
+    lines = [_line(["", *(f"{c.workload}: {c.title}" for c in found)]), "|" + "---|" * (len(found) + 1)]
+    lines += [_line([name, *(column[name] for column in columns)]) for name in columns[0]]
+    return "\n".join(lines) + "\n"
+
+
 def _table(comparison: Comparison) -> str:
     heads = ["", f"median {comparison.unit}", "quartiles", *(f"/ {base}" for base in comparison.bases), "target"]
     lines = [f"\n**{comparison.workload}**: {comparison.title}; {comparison.repeats} turns\n", _line(heads)]

@@ -1,7 +1,7 @@
 """Write the tables of parts into README.md and docs/*.md, read off the parts themselves: python docs/make_tables.py
 
 A table stands between `<!-- table: KIND -->` and `<!-- end table -->`, KIND being one of `dragfl list`, or `speed` and
-`flower` for the numbers of docs/speed/bench.json and flower.json.
+`flower` for the numbers of docs/speed/bench.json and flower.json, and `peers` for those of other libraries.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from dragfl.cli.parts_table import list_rows
 
 ROOT = Path(__file__).resolve().parents[1]
-MEASURED = {"speed": "bench.json", "flower": "flower.json"}
+MEASURED = {"speed": "bench.json", "peers": "bench.json", "flower": "flower.json"}
 PLACE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end table -->)", re.DOTALL)
 
 
@@ -21,9 +21,10 @@ def table(kind: str) -> str:
     """The parts of a kind as a Markdown table."""
     if kind in MEASURED:
         sys.path.insert(0, str(ROOT))  # the benchmarks are not part of the package
-        from benchmarks.markdown import render_markdown
+        from benchmarks.markdown import render_markdown, render_peers
 
-        return render_markdown(ROOT / "docs" / "speed" / MEASURED[kind])
+        render = render_peers if kind == "peers" else render_markdown
+        return render(ROOT / "docs" / "speed" / MEASURED[kind])
     lines = ["| name | what | settings (default) |", "|---|---|---|"]
     for name, what, settings in list_rows(kind):
         cells = (f"`{name}`", what.replace("|", "\\|"), settings or "—")

@@ -11,6 +11,7 @@ the reader saves the block as a file.
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import runpy
 import shlex
@@ -25,7 +26,8 @@ import pytest
 
 import dragfl
 from dragfl import errors
-from dragfl.algorithms import PARTS, PRESETS
+from dragfl.aggregates.robust import PREAGGREGATORS
+from dragfl.algorithms import AGGREGATES, PARTS, PRESETS
 from dragfl.attacks import ATTACKS
 from dragfl.cli import main
 from dragfl.config import tables as sections
@@ -248,3 +250,33 @@ def test_the_readme_counts_algorithms_attacks_and_partitions() -> None:
     counts = re.search(r"(\d+) algorithms, (\d+) attacks and (\d+) data partitions", (ROOT / "README.md").read_text())
     assert counts is not None
     assert tuple(map(int, counts.groups())) == (len(PRESETS), len(ATTACKS), len(PARTITIONS))
+
+
+def test_the_comparisons_count_robust_rules_and_attacks() -> None:
+    rules = [name for name, rule in AGGREGATES.items() if hasattr(rule, "aggregates_extras") and name in PRESETS]
+    rules.remove("root_only")  # a control
+    assert f"| robust rules, attacks | {len(rules)}, {len(ATTACKS)} |" in (ROOT / "README.md").read_text()
+    page = (ROOT / "docs" / "comparison.md").read_text()
+    assert f"| robust rules + pre-aggregation | {len(rules)} + {len(PREAGGREGATORS)} |" in page
+    for name, count in (
+        ("algorithms", PRESETS),
+        ("attacks by malicious clients", ATTACKS),
+        ("data partitions", PARTITIONS),
+    ):
+        assert f"| {name} | {len(count)} |" in page
+
+
+def test_the_speeds_of_the_readme_are_measured() -> None:
+    """The rows of W1 and W3 in docs/speed/bench.json, rounded to milliseconds."""
+    comparisons = json.loads((ROOT / "docs" / "speed" / "bench.json").read_text())["comparisons"]
+    w1, w3 = (
+        {row["name"].split()[0]: f"{1e3 * row['median']:.0f}" for row in comparison["rows"] if row["kind"] == "peer"}
+        | {row["name"]: f"{1e3 * row['median']:.0f}" for row in comparison["rows"] if row["kind"] == "dragfl"}
+        for comparison in comparisons
+        if comparison["workload"] in ("W1", "W3")
+    )
+    text, names = (ROOT / "README.md").read_text(), ("dragfl, fedavg", "Flower", "fluke", "pfl-research")
+    ours, flower, fluke, pfl = (w1[name] for name in names)
+    assert f"| a round of FedAvg | {ours} ms | {flower} ms | {fluke} ms | not measured | {pfl} ms |" in text
+    ours, flower, fluke, pfl = (w3[name] for name in names)
+    assert f"{ours}, {flower}, {fluke} and {pfl} ms" in text

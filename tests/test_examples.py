@@ -1,13 +1,15 @@
-"""Every example script runs with few rounds and prints its result; every example spec loads."""
+"""Every example script and notebook runs with few rounds and prints its result; every example spec loads."""
 
 from __future__ import annotations
 
 import ast
+import json
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot
 import pytest
 import torch
 
@@ -17,6 +19,7 @@ from tests.conftest import TIMEOUT_S
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 SPECS = sorted(EXAMPLES.glob("*.toml"))
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 PRINTED = {  # part of the output of each script
     "functional": "[1.2333333492279053, 1.7000000476837158]",
     "own_aggregate": "ClippedMean satisfies the contract",
@@ -26,6 +29,7 @@ PRINTED = {  # part of the output of each script
     "own_model_and_data": "classes at the four centres",
     "root_only": "seed 2, BR-DRAG",
     "simulate": "'drag'",
+    "tour": "trimmed mean, non-IID data: ",
 }
 
 
@@ -63,3 +67,18 @@ def test_spec_loads(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = load(spec)
     assert load(experiment.tables()) == experiment
     assert spec.read_text().startswith("#")
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs(
+    notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its code cells in order in one namespace, as a kernel does; it is stored without outputs."""
+    cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
+    code = "\n\n".join("".join(cell["source"]) for cell in cells)
+    assert "ROUNDS = 60\n" in code
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: matplotlib.pyplot.close())
+    exec(compile(code.replace("ROUNDS = 60\n", "ROUNDS = 5\n"), str(notebook), "exec"), {"__name__": "notebook"})
+    assert PRINTED[notebook.stem] in capsys.readouterr().out

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -111,9 +113,8 @@ def test_the_package_data_exist() -> None:
         assert package.joinpath("demo", name).is_file()
 
 
-def test_versions_agree() -> None:
-    import tomllib
-    from importlib.metadata import version
-
+def test_the_installed_version_is_the_declared_one_and_heads_the_changelog() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert dragfl.__version__ == declared == version("dragfl")
+    assert dragfl.__version__ == declared, "the installed version is another: run `make lint`, which installs again"
+    headings = re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == declared

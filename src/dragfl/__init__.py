@@ -1,6 +1,7 @@
 """Federated learning with non-IID data and Byzantine clients: DRAG, BR-DRAG and their baselines.
 
 `__all__` lists the public names. Each is imported at first use, so `import dragfl` is fast and does not import torch.
+`__version__` is the version of the installed package, which pyproject.toml declares.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from dragfl.runs.sweep import Callbacks, sweep
     from dragfl.types import Algorithm, RoundRecord, Updates
 
-__version__ = "0.1.0"
+    __version__: str
 
 _HOME = {
     "Algorithm": "dragfl.types",
@@ -80,6 +81,8 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOME[name]), name)
     if name in _MODULES:
         return import_module(_MODULES[name])
+    if name == "__version__":
+        return import_module("importlib.metadata").version("dragfl")
     raise AttributeError(f"module 'dragfl' has no attribute '{name}'")
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 
+import dragfl
 from dragfl.engine.client import ClientResults, TrainTask
 from dragfl.engine.client_store.layout import Layout
 from dragfl.errors import SpecError
@@ -343,7 +344,7 @@ def test_hello_gives_partition_and_version() -> None:
     message = over_the_wire(hello_message("beef", "n1", FIRST_ID, 60.0))
     assert message.metadata.message_type == "query.hello"
     reply = over_the_wire(hello_reply(message, {"partition-id": 3}))
-    assert read_hello(reply, "n1") == Hello(3, "0.1.0")
+    assert read_hello(reply, "n1") == Hello(3, dragfl.__version__)
     assert read_hello(hello_reply(message, {}), "n1").partition is None
     with pytest.raises(Refused, match="stale"):
         read_hello(reply, "n2")
