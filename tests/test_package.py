@@ -105,6 +105,14 @@ def test_no_text_names_a_path_outside_the_repository() -> None:
                 assert word not in path.read_text(), f"{path} names {word}"
 
 
+def test_no_text_installs_dragfl_from_an_index() -> None:
+    """It is not on PyPI. `pip install 'dragfl[EXTRA]'` is right where dragfl is installed: pip adds the extra to that."""
+    for path in ROOT.rglob("*"):
+        skipped = path.relative_to(ROOT).parts[0] in (".venv", "tests")
+        if not skipped and path.suffix in {".py", ".md", ".toml", ".ipynb"}:
+            assert not re.search(r"pip install[^\n`]* '?dragfl(?!\[)\b", path.read_text()), path
+
+
 def test_the_package_data_exist() -> None:
     package = files("dragfl")
     assert package.joinpath("py.typed").is_file()
