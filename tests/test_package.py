@@ -106,7 +106,7 @@ def test_no_text_names_a_path_outside_the_repository() -> None:
 
 
 def test_no_text_installs_dragfl_from_an_index() -> None:
-    """It is not on PyPI. `pip install 'dragfl[EXTRA]'` is right where dragfl is installed: pip adds the extra to that."""
+    """It is not on PyPI. `pip install 'dragfl[EXTRA]'` is right where dragfl is installed: pip adds the extra."""
     for path in ROOT.rglob("*"):
         skipped = path.relative_to(ROOT).parts[0] in (".venv", "tests")
         if not skipped and path.suffix in {".py", ".md", ".toml", ".ipynb"}:
