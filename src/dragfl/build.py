@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +41,7 @@ from dragfl.engine.iterate import Iterate
 from dragfl.engine.simulator import RootData, Worker
 from dragfl.engine.state import Federation
 from dragfl.engine.threads import available_cores
-from dragfl.errors import DataError, SpecError
+from dragfl.errors import DataError, DragflWarning, SpecError
 from dragfl.models.call import call_model
 from dragfl.own_code import import_object, name_of, named_errors
 from dragfl.rng import rng
@@ -78,6 +79,7 @@ def build_federation(
     """
     experiment, worker = build_worker(experiment)
     _check_directions(experiment, worker)
+    _warn_of_batch_size(experiment, worker.split)
     model, info, state = worker.local.loop.model, worker.info, experiment.state
     evaluation = experiment.evaluation
     if connect is None:
@@ -348,6 +350,21 @@ def _check_directions(experiment: Experiment, worker: Worker) -> None:
         log.warning(
             "%s: %d of %d classes have no root sample (%s), so they have no direction; raise root.size = %d",
             *(name, len(missing), classes, few, samples),
+        )
+
+
+def _warn_of_batch_size(experiment: Experiment, split: ClientSplit) -> None:
+    """Warn of clients that have fewer samples than a minibatch; their data may also be elsewhere."""
+    batch, sizes = experiment.clients.batch_size, split.sizes
+    few = sizes[(sizes > 0) & (sizes < batch)]
+    if len(few):
+        repeats = experiment.clients.sampling == "replacement"
+        effect = "their minibatches repeat samples" if repeats else "their minibatches are all of their samples"
+        warnings.warn(
+            f"clients.batch_size: {batch} is larger than the data of {len(few)} of {len(sizes)} clients (the smallest "
+            f"has {few.min()}); {effect}; lower it, or choose a partition with larger clients",
+            DragflWarning,
+            stacklevel=2,
         )
 
 

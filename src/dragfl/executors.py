@@ -8,6 +8,7 @@ from typing import Any
 
 from dragfl.config.spec import Experiment, as_experiment
 from dragfl.runs.directory import Run, load_run
+from dragfl.runs.numbering import default_folder
 from dragfl.runs.trackers import Names
 from dragfl.types import OnRecord
 
@@ -21,7 +22,9 @@ def run(
     should_stop: Callable[[], bool] = lambda: False,
     log: Names = (),
 ) -> Run:
-    """Run an experiment into a new directory (default: runs/NAME). A finished run is returned, not repeated.
+    """Run an experiment into a new directory. A finished run is returned, not repeated.
+
+    The default is runs/NAME; an experiment without a name is numbered: runs/run-1, runs/run-2 and so on.
 
     It is an error if the run there had other settings, data, initial weights, model or code.
 
@@ -41,7 +44,7 @@ def run(
         Trackers that get every round: "tensorboard", "mlflow", "wandb", or several of them.
     """
     experiment = as_experiment(experiment)
-    folder = Path(out) if out is not None else Path("runs") / experiment.name
+    experiment, folder = default_folder(experiment) if out is None else (experiment, Path(out))
     if experiment.engine.executor == "flower":
         from dragfl.flower.local import run_local
 

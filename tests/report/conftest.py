@@ -91,7 +91,7 @@ def _spec(
     if algorithm in ("drag", "br_drag"):
         aggregate["c"] = 0.25
     spec: dict[str, Any] = {
-        "name": f"{algorithm}-{seed}",
+        "name": "run",
         "seed": seed,
         "rounds": rounds,
         "target_accuracy": 0.8,

@@ -25,7 +25,7 @@ from .conftest import MakeRun
 
 def test_tables_need_neither_torch_nor_matplotlib(make_run: MakeRun) -> None:
     code = (
-        "import sys; from dragfl import report; rows = report.summarize_runs(sys.argv[1]); report.rich_table(rows); "
+        "import sys; from dragfl import report; rows = report.summarize_runs(sys.argv[1]); report.rich_tables(rows); "
         "print([name for name in ('torch', 'matplotlib', 'jinja2', 'dragfl.engine') if name in sys.modules])"
     )
     path = str(make_run("one").path)

@@ -9,6 +9,7 @@ import warnings
 from typing import Any, NoReturn
 
 from dragfl import __version__
+from dragfl.cli.parser import Parser, did_you_mean, subcommands
 from dragfl.errors import DragflError, DragflWarning, SpecError
 
 DESCRIPTION = "Federated learning under non-IID data and attacks: DRAG, BR-DRAG, baselines."
@@ -20,39 +21,34 @@ Exit codes: 0 success, 1 a run raised an error, 2 usage or spec error, 3 data er
 RESUMABLE = ("run", "resume", "sweep", "arena", "reproduce", "demo")
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose usage errors are one line, like all others."""
-
-    def error(self, message: str) -> NoReturn:
-        command = self.prog.removeprefix("dragfl").strip()
-        raise SpecError(
-            f"{command}: {message}; see `{self.prog} --help`" if command else f"{message}; see `dragfl --help`"
-        )
-
-
 def parser() -> argparse.ArgumentParser:
     from dragfl.cli import (
         arena,
         check,
+        completion,
         data,
         demo,
         deploy,
         doctor,
+        init,
         list_parts,
         migrate,
         report,
         reproduce,
         resume,
         run,
+        schema,
         sweep,
     )
 
     as_written = argparse.RawDescriptionHelpFormatter  # keeps the line breaks of the epilog
     top = Parser(prog="dragfl", description=DESCRIPTION, epilog=EPILOG, formatter_class=as_written)
     top.add_argument("-V", "--version", action="version", version=f"dragfl {__version__}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    top.set_defaults(run=lambda args: print(top.format_help(), end="") or 0)  # without a command
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
     for command in (
         demo,
+        init,
         run,
         sweep,
         arena,
@@ -65,27 +61,38 @@ def parser() -> argparse.ArgumentParser:
         deploy,
         migrate,
         doctor,
+        schema,
+        completion,
     ):
         command.add(commands)
     return top
 
 
-def _parse(argv: list[str] | None) -> argparse.Namespace:
+def _parse(argv: list[str]) -> argparse.Namespace:
     top = parser()
     args, rest = top.parse_known_args(argv)
     if rest:  # argparse does not collect key=value words that come after options
         words = [word for word in rest if not word.startswith("-") and hasattr(args, "words")]
         if words != rest:
-            top.error(f"unrecognized arguments: {' '.join(word for word in rest if word not in words)}")
+            _refuse(top, argv, [word for word in rest if word not in words])
         args.words += words
     return args
+
+
+def _refuse(command: argparse.ArgumentParser, argv: list[str], unknown: list[str]) -> NoReturn:
+    """The error for arguments that the command does not have, with the closest of its options."""
+    for word in argv:
+        command = subcommands(command).get(word, command)
+    options = command._option_string_actions
+    hints = [hint for word in unknown if word.startswith("-") and (hint := did_you_mean(word, options))]
+    command.error(f"unrecognized arguments: {' '.join(unknown)}{hints[0] if hints else ''}")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     args = None
     try:
-        args = _parse(argv)
+        args = _parse(sys.argv[1:] if argv is None else argv)
         with warnings.catch_warnings():
             warnings.simplefilter("once", DragflWarning)
             warnings.showwarning = _print_warning
@@ -95,11 +102,6 @@ def main(argv: list[str] | None = None) -> int:
     except DragflError as error:
         print(f"dragfl: {error}", file=sys.stderr)
         return error.exit_code
-    except PermissionError as error:
-        print(
-            f"dragfl: {error.filename}: permission denied; change its permissions or give another path", file=sys.stderr
-        )
-        return SpecError.exit_code
     except KeyboardInterrupt:
         print("dragfl: stopped immediately; a run can be resumed from its last checkpoint", file=sys.stderr)
         return 5
@@ -108,6 +110,24 @@ def main(argv: list[str] | None = None) -> int:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit cannot fail
         return 5 if args is not None and args.run.__module__.rpartition(".")[2] in RESUMABLE else 0
+    except (OSError, MemoryError, RuntimeError) as error:
+        problem = _describe_system_error(error)
+        if problem is None:
+            raise
+        print(f"dragfl: {problem}", file=sys.stderr)
+        return SpecError.exit_code
+
+
+def _describe_system_error(error: Exception) -> str | None:
+    """A path that cannot be used or memory that is not there, as one line; None for any other error."""
+    if isinstance(error, PermissionError):
+        return f"{error.filename}: permission denied; change its permissions or give another path"
+    if isinstance(error, OSError):
+        return error.filename and f"{str(error.filename)[:200]}: {error.strerror}; give another path"
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        reason = str(error).strip().rpartition("DefaultCPUAllocator: ")[2].partition(" Error code")[0]
+        return f"not enough memory ({reason or 'allocation failed'}); lower clients.batch_size or the size of the model"
+    return None
 
 
 def _print_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

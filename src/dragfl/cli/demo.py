@@ -43,15 +43,16 @@ def run(args: argparse.Namespace) -> int:
     _delete_previous_demo(args.out)
     progress = RunProgress(quiet=args.quiet)
     with catch_interrupts() as should_stop, progress.bar:
-        for experiment in experiments:
-            progress.begin(experiment.name, experiment.rounds)
+        for name, experiment in experiments.items():
+            progress.begin(name, experiment.rounds)
             with suppress(Diverged):  # the table shows it
-                dragfl.run(experiment, folder / experiment.name, on_record=progress, should_stop=should_stop)
+                dragfl.run(experiment, folder / name, on_record=progress, should_stop=should_stop)
     demo.write_specs(args.out)
     if not args.quiet:
         console = Console()
         for prefix, title in TITLES.items():
-            table = report.rich_table(report.summarize_runs(sorted(folder.glob(f"{prefix}-*"))), console.width)
+            rows = report.summarize_runs(sorted(folder.glob(f"{prefix}-*")))
+            (table,) = report.rich_tables(rows, console.width)
             table.title, table.title_justify, table.caption = title, "left", None
             console.print(table)
         console.print(

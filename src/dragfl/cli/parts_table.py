@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 from dragfl.algorithms import PARTS, PRESETS, Preset
 from dragfl.attacks import ATTACKS
 from dragfl.cli.costs import Cost, cost_of
+from dragfl.config.schema import symbols
 from dragfl.data import DATASETS
 from dragfl.data.partitions import PARTITIONS
 from dragfl.models import MODELS
@@ -29,8 +29,6 @@ REGISTRIES: dict[str, Mapping[str, Any]] = {
     "partitions": PARTITIONS,
     "models": MODELS,
 }
-
-ASSUMED_F = "f, assumed number of malicious updates; see [its default](robust.md#the-assumed-f)"
 
 
 def list_rows(kind: str) -> list[tuple[str, str, str]]:
@@ -183,13 +181,6 @@ def _preset_settings(preset: Preset) -> Iterator[SettingRow]:
         default = next(f.default for f in dataclasses.fields(PARTS[part][getattr(preset, part)]) if f.name == name)
         meanings = {symbols(PARTS[part][getattr(preset, part)]).get(name, ""): None for part, name in places}
         yield SettingRow(flat, preset.defaults.get(part, {}).get(name, default), "; ".join(meanings))
-
-
-def symbols(part: Any) -> dict[str, str]:
-    """Argument -> symbol, from the table in a part's docstring; f means the same in every rule."""
-    table: list[tuple[str, str]] = re.findall(r"^ *\| *(\w+) *\| *(.+?) *\|$", part.__doc__ or "", re.MULTILINE)
-    shared = {"f": ASSUMED_F} if "f" in getattr(part, "__dataclass_fields__", {}) else {}
-    return {**shared, **dict(table[1:])}
 
 
 MARKDOWN_HEAD = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,19 +26,21 @@ def progress_bar(enabled: bool, *more: ProgressColumn) -> Progress:
     return Progress(*columns, *more, console=Console(), disable=not enabled)
 
 
+LINE_SECONDS = 10.0  # between two plain lines of progress
+
+
 class RunProgress:
     """Shows the rounds of one run at a time: call `begin`, then the object itself with every record."""
 
-    LINES = 10  # at most about this many plain lines per run
-
     def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
         self.quiet, self.as_json = quiet, as_json
+        self._next_line = -math.inf
         self.live = not quiet and not as_json and sys.stdout.isatty()
         self.records = 0  # since `begin`
         self.bar = progress_bar(self.live, TimeRemainingColumn())
 
     def begin(self, label: str, rounds: int) -> None:
-        self._label, self._rounds, self._accuracy, self._next_line = label, rounds, "", 0.0
+        self._label, self._rounds, self._accuracy = label, rounds, ""
         self._started, self.records = time.perf_counter(), 0
         self._task = self.bar.add_task(label, total=rounds, state="")
 
@@ -76,14 +79,15 @@ class RunProgress:
         line = f"round {record.round}/{self._rounds}  {state}"
         if self.live:
             self.bar.update(self._task, completed=record.round, state=line)
-        elif record.accuracy is not None and record.round >= self._next_line:
-            self._next_line = record.round + self._rounds / self.LINES
-            seconds = time.perf_counter() - self._started
-            print(f"{self._label}: {line}  {seconds:.1f} s", flush=True)
+        elif (now := time.perf_counter()) >= self._next_line:
+            self._next_line = now + LINE_SECONDS
+            print(f"{self._label}: {line}  {now - self._started:.1f} s", flush=True)
 
 
 class SweepProgress:
-    """Shows many runs, in turn or in parallel: a bar on a terminal, a line for each finished run in a pipe.
+    """Shows many runs, in turn or in parallel: a bar on a terminal; in a pipe a line for each finished run.
+
+    While no run finishes, a pipe gets a line of progress every ten seconds.
 
     Runs differ in cost, so progress is measured in estimated seconds; the measured speed of a run that has ended is
     used for the others of its kind.
@@ -94,6 +98,7 @@ class SweepProgress:
         self._times = RunTimes(planned)
         self._running: dict[str, float] = {}  # run -> time of its start
         self._ended, self._start = 0, time.perf_counter()
+        self._next_line = self._start + LINE_SECONDS
         self.bar = progress_bar(self._live)
         self._task = self.bar.add_task("", total=1.0, state="")
         self.plan(planned)
@@ -117,6 +122,8 @@ class SweepProgress:
         running = [name for name in self._running if self._rounds[name]]
         for name in running:
             self._rounds[name] = max(0.0, self._rounds[name] - 1 / len(running))
+        if not self._live and time.perf_counter() >= self._next_line:
+            self._print(f"{self.total} runs  {self._state()}")
         self._update_bar()
 
     def end(self, run: Run, already_done: bool) -> None:
@@ -132,8 +139,7 @@ class SweepProgress:
             more = self._unfinished or self._later
             left = f"about {format_duration(self.remaining_seconds())} left" if more else "finished"
             when = f"{format_duration(seconds)}  {left}"
-        if not self._quiet and not self._live:
-            print(f"run {self._ended}/{self.total}  {name}  {describe_end(run)}  {when}", flush=True)
+        self._print(f"run {self._ended}/{self.total}  {name}  {describe_end(run)}  {when}")
         self._update_bar()
 
     def fail(self, planned: PlannedRun, reason: str) -> None:
@@ -141,8 +147,7 @@ class SweepProgress:
         self._running.pop(planned.name, None)
         del self._unfinished[planned.name]
         self._ended += 1
-        if not self._quiet and not self._live:
-            print(f"run {self._ended}/{self.total}  {planned.name}  failed: {reason}", flush=True)
+        self._print(f"run {self._ended}/{self.total}  {planned.name}  failed: {reason}")
         self._update_bar()
 
     def remaining_seconds(self) -> float:
@@ -151,12 +156,21 @@ class SweepProgress:
         seconds += sum(p.experiment.rounds * self._times.per_round(p.experiment) for p in self._later)
         return seconds / self._jobs
 
+    def _print(self, line: str) -> None:
+        """Print a plain line, unless there is a bar."""
+        if not self._quiet and not self._live:
+            print(line, flush=True)
+            self._next_line = time.perf_counter() + LINE_SECONDS
+
+    def _state(self) -> str:
+        left = format_duration(self.remaining_seconds())
+        return f"{self._ended} finished  about {left} left  {', '.join(self._running)}"
+
     def _update_bar(self) -> None:
         if not self._live:
             return
         left, spent = self.remaining_seconds(), time.perf_counter() - self._start
-        state = f"{self._ended} finished  about {format_duration(left)} left  {', '.join(self._running)}"
-        self.bar.update(self._task, completed=spent / (spent + left), state=state)
+        self.bar.update(self._task, completed=spent / (spent + left), state=self._state())
 
 
 def describe_end(run: Run) -> str:

@@ -28,7 +28,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "words", nargs="*", default=[], metavar="key=value", help="override a setting, e.g. clients.lr=0.05"
     )
-    command.add_argument("--out", type=Path, help="the run directory (default: runs/NAME)")
+    command.add_argument(
+        "--out", type=Path, help="the run directory (default: runs/NAME, or runs/run-1, run-2, ... without a name)"
+    )
     command.add_argument("--fresh", action="store_true", help="start over: replace the run in the directory")
     command.add_argument("--dry-run", action="store_true", help="print the resolved spec and exit")
     add_output_options(command)
@@ -45,8 +47,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
 
     import dragfl
+    from dragfl.runs.numbering import default_folder
 
-    out = args.out or Path("runs") / experiment.name
+    experiment, out = (experiment, args.out) if args.out else default_folder(experiment)
     if (args.fresh or find_run(out) is None) and not args.quiet and not args.json:
         print_assumed_f(experiment)
     start = partial(dragfl.run, experiment, out, fresh=args.fresh, log=args.log)

@@ -47,7 +47,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="METRIC",
         help="validation_accuracy (default), validation_loss, or rounds (to the target, on the validation split)",
     )
-    add_sweep_options(command, default_out="sweeps/NAME")
+    add_sweep_options(command, default_out="sweeps/NAME-KEYS, by what varies")
     command.add_argument(
         "--json",
         action="store_true",
@@ -60,14 +60,14 @@ def run(args: argparse.Namespace) -> int:
     from dragfl.cli.output import print_plan
     from dragfl.config.spec import read
     from dragfl.errors import SpecError
-    from dragfl.runs.sweep_plan import parse_grid, plan_sweep
+    from dragfl.runs.sweep_plan import parse_grid, plan_sweep, sweep_folder
     from dragfl.runs.tuning_plan import final_seeds, plan_tuning
 
     tables = read(args.experiment)
-    out = args.out or Path("sweeps") / str(tables.get("name", "run"))
     grid, tune = parse_grid(args.words), parse_grid(args.tune)
     if not grid and not tune:
         raise SpecError("sweep: no key=a,b and no --tune; give at least one, for example seed=0,1,2")
+    out = args.out or sweep_folder(args.experiment, tables, grid, tune)
     tuning = plan_tuning(args.experiment, grid, tune, out, best_by=args.best_by) if tune else []
     planned = [p for part in tuning for p in part.planned] or plan_sweep(args.experiment, grid, out)
     if args.dry_run:
@@ -116,7 +116,24 @@ def _print_results(args: argparse.Namespace, out: Path, tuned: Sequence[Tuned], 
     summary = report.read_summary(runs)
     if not args.quiet:
         print_summary(summary)
-    return print_report(lambda: report.write_report(summary, out), quiet=args.quiet)
+    earlier = _earlier_runs(runs)
+    if earlier and not args.quiet:
+        print(f"the report has {len(earlier)} more runs, of earlier sweeps into this folder")
+    shown = report.read_summary([*runs, *earlier]) if earlier else summary
+    return print_report(lambda: report.write_report(shown, out), quiet=args.quiet)
+
+
+def _earlier_runs(runs: Sequence[Run]) -> list[Run]:
+    """The runs of other sweeps into the same folder: the report of a folder has all of them."""
+    from dragfl.report import find_runs
+    from dragfl.runs.directory import FINAL, find_run
+
+    folder, now = runs[0].path.parent, {run.path for run in runs}
+    if folder.name == FINAL:
+        found = find_runs(folder)  # without those of candidates that were not selected
+    else:
+        found = [run for path in sorted(folder.iterdir()) if (run := find_run(path)) is not None]
+    return [run for run in found if run.path not in now]
 
 
 def _print_json(args: argparse.Namespace, out: Path, tuned: Sequence[Tuned], runs: list[Run]) -> int:
@@ -129,7 +146,9 @@ def _print_json(args: argparse.Namespace, out: Path, tuned: Sequence[Tuned], run
     summary = report.read_summary(runs)
     files = {"tuning": str(out / TUNING_TABLE)} if tuned else {}
     if not missing_packages("matplotlib", "jinja2"):
-        files["report"] = str(report.write_report(summary, out))
+        earlier = _earlier_runs(runs)
+        shown = report.read_summary([*runs, *earlier]) if earlier else summary
+        files["report"] = str(report.write_report(shown, out))
     values = summary.values() | {
         "out": str(out),
         "runs": [str(run.path) for run in runs],

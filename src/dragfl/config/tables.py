@@ -19,10 +19,21 @@ def at_least(where: str, value: float | None, low: float) -> None:
         raise SpecError(f"{where}: {value} is below {low:g}; give at least {low:g}")
 
 
+LARGEST = 10**9  # of a batch size or a number of steps: their product can still be counted
+
+
+def check_size(where: str, value: int | None) -> None:
+    """Raise if a number of samples or steps is given and outside 1 to 10^9."""
+    at_least(where, value, 1)
+    if value is not None and value > LARGEST:
+        raise SpecError(f"{where}: {value} is above {LARGEST}; give a number that fits in memory")
+
+
 def check_steps(where: str, value: Range | None) -> None:
-    """Raise if a number, or the lower end of a range [least, most], is below 1, or if the range is empty."""
+    """Raise if a number, or an end of a range [least, most], is no size, or if the range is empty."""
     low, high = value if isinstance(value, tuple) else (value, value)
-    at_least(where, low, 1)
+    check_size(where, low)
+    check_size(where, high)
     if low is not None and high is not None and high < low:
         raise SpecError(f"{where}: the range [{low}, {high}] is empty; give [least, most]")
 
@@ -76,7 +87,7 @@ class Root:
         for name, value in (("noise", self.noise), ("bias", self.bias)):
             if value is not None:
                 check_range("root", name, value, 0.0, 1.0)
-        at_least("root.fixed_batch", self.fixed_batch, 1)
+        check_size("root.fixed_batch", self.fixed_batch)
         at_least("root.missing_classes", self.missing_classes, 1)
 
 
@@ -100,7 +111,7 @@ class Clients:
     def __post_init__(self) -> None:
         at_least("clients.total", self.total, 1)
         at_least("clients.per_round", self.per_round, 1)
-        at_least("clients.batch_size", self.batch_size, 1)
+        check_size("clients.batch_size", self.batch_size)
         check_range("clients", "lr", self.lr, 0.0, 1e6)
         check_range("clients", "momentum", self.momentum, 0.0, 1.0, open_high=True)
         check_range("clients", "weight_decay", self.weight_decay, 0.0, 1e6)

@@ -10,21 +10,20 @@ from dragfl.config.spec import Experiment, load
 SPECS = ("drift.toml", "attack.toml")
 
 
-def load_experiments(rounds: int | None = None) -> list[Experiment]:
-    """The ten runs of the demo, in order."""
+def load_experiments(rounds: int | None = None) -> dict[str, Experiment]:
+    """The ten runs of the demo, in order, by the name of their run directory."""
     changes = [] if rounds is None else [f"rounds={rounds}"]
 
-    def load_spec(file: str, prefix: str, algorithm: str, *attack: str) -> Experiment:
+    def load_spec(file: str, algorithm: str, *attack: str) -> Experiment:
         with as_file(files("dragfl.demo").joinpath(file)) as path:
-            return load(path, f"name={prefix}-{algorithm}", f"algorithm.name={algorithm}", *attack, *changes)
+            return load(path, "name=demo", f"algorithm.name={algorithm}", *attack, *changes)
 
-    drift = [load_spec("drift.toml", "drift", name) for name in ("fedavg", "drag")]
-    attacked = [
-        load_spec("attack.toml", attack, name, f"attack.name={attack}")
+    drift = {f"drift-{name}": load_spec("drift.toml", name) for name in ("fedavg", "drag")}
+    return drift | {
+        f"{attack}-{name}": load_spec("attack.toml", name, f"attack.name={attack}")
         for attack in ("random_scaling", "sign_flip")
         for name in ("fedavg", "fltrust", "br_drag", "cone_drag")
-    ]
-    return drift + attacked
+    }
 
 
 def write_specs(folder: Path) -> None:

@@ -68,7 +68,7 @@ from dragfl.report.latex import write_latex
 from dragfl.report.paired import Comparison, compare
 from dragfl.report.summary import Summary, read_summary
 from dragfl.report.tables import Row, summarize_runs
-from dragfl.report.terminal import rich_table, rich_tables
+from dragfl.report.terminal import rich_tables
 
 __all__ = [
     "Comparison",
@@ -81,7 +81,6 @@ __all__ = [
     "find_runs",
     "group_runs",
     "read_summary",
-    "rich_table",
     "rich_tables",
     "summarize_runs",
     "write_arena_report",

@@ -23,16 +23,28 @@ class Group:
     attack_label: str  # "sign_flip", "no attack", or "" where all groups share it
     settings: str  # other settings that distinguish the group: "c=0.5", or ""
     runs: tuple[Run, ...]  # in order of their seeds
+    label_name: str = ""  # the name that the user gave, or "" where all groups share it
+    name_has_algorithm: bool = False  # so the label does not repeat the algorithm
 
     @property
     def label(self) -> str:
         """The label that is unique among the groups of a report: "br_drag · sign_flip"."""
-        return labels.SEPARATOR.join(filter(None, (self.algorithm, self.attack_label, self.settings)))
+        return str(self._label)
 
     @property
     def label_within_attack(self) -> str:
         """The label that is unique among groups with the same attack."""
-        return labels.SEPARATOR.join(filter(None, (self.algorithm, self.settings)))
+        return self._label.without_attack()
+
+    @property
+    def _label(self) -> labels.Label:
+        shown = self.algorithm, self.attack_label, self.settings
+        return labels.Label(*shown, self.label_name, self.name_has_algorithm)
+
+    @property
+    def name(self) -> str:
+        """The name that the user gave to the runs, or ""."""
+        return name_of_runs(self.runs)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -79,8 +91,17 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         {**group[0].spec, labels.FINGERPRINT: _short_digests(group), "folder": path.name if short else str(path)}
         for group, path in zip(groups, folders, strict=True)
     ]
-    named = labels.make_labels(specs)
-    return [Group(*label, tuple(sorted(group, key=seed_of))) for group, label in zip(groups, named, strict=True)]
+    named = labels.make_labels(specs, [name_of_runs(group) for group in groups])
+    return [
+        Group(*label[:3], tuple(sorted(group, key=seed_of)), *label[3:])
+        for group, label in zip(groups, named, strict=True)
+    ]
+
+
+def name_of_runs(runs: Sequence[Run]) -> str:
+    """The name that the user gave to runs that differ in their seed, or ""."""
+    ordered = sorted(runs, key=seed_of)
+    return labels.given_name([run.name for run in ordered], [seed_of(run) for run in ordered])
 
 
 def _experiment_key(run: Run) -> str:

@@ -163,8 +163,12 @@ def compare_groups(
     groups: Sequence[Group], first: str, second: str, metric: str = "final_accuracy"
 ) -> list[Comparison]:
     problems = dict(zip(groups, map(problem_of, (g.spec for g in groups), data_versions(groups)), strict=True))
-    short = short_labels([g.label for g in groups], [g.spec for g in groups], list(problems.values()))
-    names = {g: {g.label, g.label_within_attack, g.algorithm, s} for g, s in zip(groups, short, strict=True)}
+    given = [g.name for g in groups]
+    short = short_labels([g.label for g in groups], [g.spec for g in groups], given, list(problems.values()))
+    names = {
+        g: {g.label, g.label_within_attack, g.algorithm, s, *filter(None, [g.name])}
+        for g, s in zip(groups, short, strict=True)
+    }
     sides = [_matching(names, name) for name in (first, second)]
     if any(group in sides[1] for group in sides[0]):
         raise SpecError(f"compare: '{first}' and '{second}' are the same runs; give two different labels")

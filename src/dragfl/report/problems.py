@@ -6,20 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dragfl.report.groups import SHORT, Group, fingerprints
-from dragfl.report.labels import NO_ATTACK, SEPARATOR, attack_name, flatten, format_value, make_labels, short_name
+from dragfl.report.labels import NO_ATTACK, attack_name, flatten, format_value, make_labels, partition_text
 
-NOT_PART_OF_IT = ("name", "kind", "exceeds_f", "forge_extras")  # names, and what follows from the algorithm
+NOT_PART_OF_IT = ("name", "exceeds_f", "forge_extras")  # names, and what follows from the algorithm
 
 Problem = tuple[str, str, str]  # dataset, partition and attack with their settings, as text
 
 
 def problem_of(spec: Mapping[str, Any], version: str = "") -> Problem:
-    """`("digits", "dirichlet_class (a=0.1)", "sign_flip (attackers=6, scale=1.0)")`; `version` of the data."""
-    data = spec.get("data", {})
-    partition, attack = data.get("partition", {}), attack_name(spec)
+    """`("digits", "dirichlet_class a=0.1", "sign_flip (attackers=6, scale=1.0)")`; `version` of the data."""
+    data, attack = spec.get("data", {}), attack_name(spec)
     return (
         format_value(data.get("dataset")) + (f" (data {version})" if version else ""),
-        _describe(short_name(str(partition.get("kind", "iid"))), partition),
+        partition_text(spec),
         NO_ATTACK if attack is None else _describe(attack, spec["attack"]),
     )
 
@@ -40,13 +39,15 @@ def data_versions(groups: Sequence[Group]) -> list[str]:
     return [digest[:SHORT] if name in several else "" for name, digest in zip(names, digests, strict=True)]
 
 
-def short_labels(labels: Sequence[str], specs: Sequence[Mapping[str, Any]], problems: Sequence[Problem]) -> list[str]:
+def short_labels(
+    labels: Sequence[str], specs: Sequence[Mapping[str, Any]], names: Sequence[str], problems: Sequence[Problem]
+) -> list[str]:
     """The labels without dataset, partition and attack, where that is enough among those that share them."""
     short = list(labels)
     for problem in set(problems):
         members = [i for i, other in enumerate(problems) if other == problem]
-        parts = make_labels([specs[i] for i in members])
-        named = [SEPARATOR.join(filter(None, (algorithm, settings))) for algorithm, _, settings in parts]
+        parts = make_labels([specs[i] for i in members], [names[i] for i in members])
+        named = [label.without_attack() for label in parts]
         for i, name in zip(members, named, strict=True):
             short[i] = name if named.count(name) == 1 else labels[i]
     return short
@@ -65,7 +66,7 @@ def headings(problems: Iterable[Problem]) -> dict[Problem, str]:
 
 
 def _shortened(values: Iterable[str]) -> dict[str, str]:
-    """Without the settings in brackets, where the names alone differ."""
+    """Without the settings of an attack in brackets, where the names alone differ."""
     distinct = set(values)
     names = {value: value.partition(" (")[0] for value in distinct}
     return names if len(set(names.values())) == len(distinct) else {value: value for value in distinct}

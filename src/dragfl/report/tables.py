@@ -75,6 +75,7 @@ class Row:
     clients: Mapping[str, MeanStd] = field(default_factory=dict)  # the metrics of CLIENT_METRICS that the runs have
     class_accuracy: tuple[float | None, ...] = ()  # mean over seeds; None for a class without test samples
     spec: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of the first run
+    name: str = ""  # that the user gave
     short_label: str = ""  # unique among the rows of the same problem
     data_version: str = ""  # digest of the data, if data of the same name differ
 
@@ -144,7 +145,8 @@ def summarize_groups(groups: Sequence[Group]) -> list[Row]:
         return dataset, partition, row.attack or "", attack, rounds if math.isfinite(rounds) else math.inf, -best
 
     rows = sorted(map(_summarize_group, groups, data_versions(groups)), key=rank)
-    short = short_labels(*zip(*((row.label, row.spec, row.problem) for row in rows), strict=True)) if rows else []
+    known = ((row.label, row.spec, row.name, row.problem) for row in rows)
+    short = short_labels(*zip(*known, strict=True)) if rows else []
     return [replace(row, short_label=label) for row, label in zip(rows, short, strict=True)]
 
 
@@ -187,6 +189,7 @@ def _summarize_group(group: Group, data_version: str) -> Row:
         clients={key: value for key in CLIENT_METRICS if (value := _client_metric(counted, key)) is not None},
         class_accuracy=_class_accuracy(counted),
         spec=group.spec,
+        name=group.name,
         data_version=data_version,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -25,34 +25,29 @@ THEN, WIDE = ("rounds", "final 95 %", "client", "bytes up", "bytes down", "secon
 def rich_tables(rows: Sequence[Row], width: int | None = None) -> list[Table]:
     """A table for each dataset, partition and attack, with a heading where there are several; the last has the notes.
 
-    A table has at most `width` letters, and the columns of all tables are aligned. What all rows share is in the notes.
+    A table has at most `width` letters (default: the terminal's), and the columns of all tables are aligned. What all
+    rows share is in the notes.
     """
+    width = get_terminal_size().columns if width is None else width
     parts = split_by_problem(rows)
     columns, lines = format_rows([row for _, part in parts for row in part])
     same_seeds = len({row.seeds for row in rows}) == 1
     places = [i for i, name in enumerate(columns) if not (same_seeds and name == "seed")]
-    heads = {i: columns[i] if width is None else _broken(columns[i], _cell_width(lines, i)) for i in places}
+    heads = {i: _broken(columns[i], _cell_width(lines, i)) for i in places}
     sizes = {i: max(_cell_width(lines, i), _width(heads[i])) for i in places}
     sizes[0] = max(_width(line[0]) for line in lines)
-    shown, sizes[0] = (places, 0) if width is None else _choose(columns, sizes, width)
+    shown, sizes[0] = _choose(columns, sizes, width)
     note = f"Seed {format_seeds(rows[0].seeds)}. " if same_seeds else ""
     note += table_note(rows, [columns[i] for i in shown])
     left_out = [columns[i] for i in places if i not in shown]
     note += f" Not shown for lack of width: {', '.join(left_out)}." if left_out else ""
-    layout = [(columns[i], heads[i], None if width is None else sizes[i]) for i in shown]
-    tables = [_draw(part, layout, title) for title, part in parts]
+    tables = [_draw(part, [(columns[i], heads[i], sizes[i]) for i in shown], title) for title, part in parts]
     tables[-1].caption = note
     return tables
 
 
-def rich_table(rows: Sequence[Row], width: int | None = None) -> Table:
-    """The rows as one table; rows with different problems are not separated."""
-    (table,) = rich_tables([replace(row, spec={}, data_version="") for row in rows], width)
-    return table
-
-
-def _draw(rows: Sequence[Row], layout: Sequence[tuple[str, str, int | None]], title: str) -> Table:
-    """A table with columns of (name, heading, width); one of unknown width may be folded by the terminal, not cut."""
+def _draw(rows: Sequence[Row], layout: Sequence[tuple[str, str, int]], title: str) -> Table:
+    """A table with columns of (name, heading, width)."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -61,8 +56,7 @@ def _draw(rows: Sequence[Row], layout: Sequence[tuple[str, str, int | None]], ti
     table.caption, table.caption_justify = " " if title else None, "left"
     for name, head, width in layout:
         text = name in TEXT
-        no_wrap = width is not None and not text
-        table.add_column(head, justify="left" if text else "right", no_wrap=no_wrap, overflow="fold", width=width)
+        table.add_column(head, justify="left" if text else "right", no_wrap=not text, overflow="fold", width=width)
     for row in rows:
         cells = row.cells()
         texts = [cells.get(name, NOT_SET) for name, _, _ in layout]
@@ -72,11 +66,12 @@ def _draw(rows: Sequence[Row], layout: Sequence[tuple[str, str, int | None]], ti
 
 
 def _choose(columns: Sequence[str], sizes: Mapping[int, int], width: int) -> tuple[list[int], int]:
-    """(the columns that fit, the width of the labels)."""
+    """(the columns that fit, the width of the labels); the first is there at any width."""
     chosen, left = [0], width
     for i in dict.fromkeys(i for begin in (*FIRST, *THEN) for i in sizes if columns[i].startswith(begin)):
         left -= sizes[i] + 1
-        if left < min(sizes[0], NARROW if columns[i].startswith(FIRST) else WIDE):
+        least = 1 if len(chosen) == 1 else NARROW if columns[i].startswith(FIRST) else WIDE
+        if left < min(sizes[0], least):
             left += sizes[i] + 1
             break
         chosen.append(i)

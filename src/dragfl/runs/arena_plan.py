@@ -172,7 +172,7 @@ def _plan_row(defence: str, base: Tables, attacks: Tables, attackers: Mapping[st
                 f = getattr(experiment.algorithm.aggregate, "f", None)
                 settings = {"f": f} if f else {}
             name = run_name({"algorithm.name": defence, "attack.name": attack, **settings, **split, "seed": seed})
-            planned = PlannedRun(folder / name, replace(experiment, name=name))
+            planned = PlannedRun(folder / name, experiment)
             configured = experiment
         except SpecError as error:
             reason = str(error)

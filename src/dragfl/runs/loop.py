@@ -48,7 +48,7 @@ BEFORE_SPEC = {LOCK, INFO, f"{INFO}.tmp", f"{SPEC}.tmp", NODES, FLOWER}
 
 def run(
     experiment: Experiment | str | Path | Mapping[str, Any],
-    out: str | Path | None = None,
+    out: str | Path,
     *,
     fresh: bool = False,
     on_record: OnRecord = lambda record: None,
@@ -56,7 +56,7 @@ def run(
     log: Names = (),
     connect: Connect | None = None,
 ) -> Run:
-    """Run an experiment into a new directory (default: runs/NAME). A finished run is returned, not repeated.
+    """Run an experiment into a new directory. A finished run is returned, not repeated.
 
     It is an error if the run there had other settings, data, initial weights, model or code. `fresh=True` starts over:
     it replaces the run in the directory, whatever it is.
@@ -65,7 +65,7 @@ def run(
     """
     trackers = check_trackers(log)
     experiment = as_experiment(experiment)
-    folder = Path(out) if out is not None else Path("runs") / experiment.name
+    folder = Path(out)
     finished, fresh = check_folder(experiment, folder, fresh)
     if finished is not None:
         return finished

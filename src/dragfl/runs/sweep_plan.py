@@ -15,6 +15,7 @@ import tomli_w
 from dragfl.config.locate import located
 from dragfl.config.overrides import parse_override, replace_values
 from dragfl.config.spec import Experiment, read, resolve
+from dragfl.config.tables import Top
 from dragfl.errors import SpecError
 
 Grid = Mapping[str, Sequence[Any]]
@@ -30,7 +31,8 @@ class PlannedRun:
 
     @property
     def name(self) -> str:
-        return self.experiment.name
+        """The name of the folder, unique among the runs; the experiment has the name that the user gave."""
+        return self.folder.name
 
 
 def plan_sweep(source: str | Path | Mapping[str, Any], grid: Grid, out: str | Path) -> list[PlannedRun]:
@@ -42,13 +44,13 @@ def plan_sweep(source: str | Path | Mapping[str, Any], grid: Grid, out: str | Pa
     planned: dict[str, PlannedRun] = {}
     for combination in itertools.product(*grid.values()):
         chosen = dict(zip(grid, combination, strict=True))
-        name = run_name(chosen) or str(tables.get("name", "run"))
+        name = run_name(chosen) or given_name(tables)
         if name in planned:
             raise SpecError(f"sweep: two runs have the name '{name}'; give each value once")
         paths = [(key.split("."), value) for key, value in chosen.items()]
         try:
             with located(source, [f"{key}={value}" for key, value in chosen.items()]):
-                experiment = resolve({**replace_values(tables, paths), "name": name})
+                experiment = resolve(replace_values(tables, paths))
         except SpecError as error:
             raise SpecError(f"sweep, run '{name}': {error}") from None
         planned[name] = PlannedRun(Path(out) / name, experiment)
@@ -92,9 +94,33 @@ def split_commas(text: str) -> list[str]:
     return [piece.strip() for piece in [*pieces, text[start:]]]
 
 
+def given_name(tables: Mapping[str, Any]) -> str:
+    return str(tables.get("name", Top.name))
+
+
+def sweep_folder(source: Path, tables: Mapping[str, Any], grid: Grid, tune: Grid) -> Path:
+    """sweeps/NAME-KEYS: the name of the experiment, or else of its file, and what varies.
+
+    `drift-algorithm-seed`; a key with one value has it too: `drift-seed-rounds20`; tuned keys follow: `drift-tune-lr`.
+    """
+    name = source.stem if given_name(tables) == Top.name else given_name(tables)
+    keys = [_name_part(key, values[0]) if len(values) == 1 else key_name(key) for key, values in grid.items()]
+    tuned = ["tune", *map(key_name, tune)] if tune else []
+    return Path("sweeps") / _shortened("-".join([name, *keys, *tuned]))
+
+
+def key_name(key: str) -> str:
+    """`algorithm.name` -> `algorithm`, `data.partition.kind` -> `partition`, `clients.lr` -> `lr`."""
+    *parents, last = key.split(".")
+    return parents[-1] if last in ("name", "kind") and parents else last
+
+
 def run_name(values: Mapping[str, Any]) -> str:
     """A folder name made of the values of a run: `drag-seed0`, `c0.25-lr0.1`."""
-    name = "-".join(_name_part(key, value) for key, value in values.items())
+    return _shortened("-".join(_name_part(key, value) for key, value in values.items()))
+
+
+def _shortened(name: str) -> str:
     if len(name) <= LONGEST_NAME:
         return name
     return f"{name[: LONGEST_NAME - 17]}-{blake2b(name.encode(), digest_size=8).hexdigest()}"
