@@ -72,7 +72,7 @@ def test_words_of_a_sweep_in_any_order(capsys: Capture) -> None:
         assert main(["sweep", "small.toml", *arguments]) == 0
         plans.append(capsys.readouterr().out.splitlines())
     assert plans[0] == plans[1] == plans[2]
-    assert plans[0][-1] == "sweeps/small/seed1-lr0.2"
+    assert plans[0][-1] == "sweeps/small-seed-lr/seed1-lr0.2"
     assert len(plans[0]) == 4
 
 
@@ -93,7 +93,8 @@ def test_unknown_arguments(capsys: Capture, arguments: list[str], named: str) ->
     assert main(arguments) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err == f"dragfl: unrecognized arguments: {named}; see `dragfl --help`\n"
+    hint = "; did you mean '--json'?" if named == "--jsn" else f"; see `dragfl {arguments[0]} --help`"
+    assert printed.err == f"dragfl: {arguments[0]}: unrecognized arguments: {named}{hint}\n"
     assert not Path("runs").exists()
 
 

@@ -21,12 +21,12 @@ Capture = pytest.CaptureFixture[str]
 
 def test_the_ten_experiments() -> None:
     experiments = demo.load_experiments()
-    assert [e.name for e in experiments] == NAMES
-    drift, attacked = experiments[:2], experiments[2:]
+    assert list(experiments) == NAMES
+    drift, attacked = list(experiments.values())[:2], list(experiments.values())[2:]
     assert all(e.attack is None and e.clients.total == 20 for e in drift)
     assert all(e.attackers.attackers == 6 and e.root is not None for e in attacked)
-    assert all(e.name.endswith(f"-{e.algorithm.name}") for e in experiments)
-    assert len({e.seed for e in experiments}) == 1
+    assert all(name.endswith(f"-{e.algorithm.name}") for name, e in experiments.items())
+    assert len({e.seed for e in experiments.values()}) == 1
     plain = [dict(e.tables(), name="", algorithm="") for e in drift]
     assert plain[0] == plain[1], "drift is compared on nothing but the algorithm"
 
@@ -47,8 +47,8 @@ def test_demo(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) 
     for run in runs.values():
         assert run.finished
         assert len(run.metrics) == 3
-    accuracy = f"{runs['drift-drag'].metrics[-1]['accuracy']:.3f}"[:4]
-    assert accuracy in printed, "the table shows the runs"
+    accuracy = f"{100 * runs['drift-drag'].metrics[-1]['accuracy']:.1f} %"
+    assert re.search(rf"^drag .* {accuracy}", printed, re.MULTILINE), "the table shows the runs"
     dragfl.load(out / "drift.toml")
     dragfl.load(out / "attack.toml")
 

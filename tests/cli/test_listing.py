@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -137,8 +138,46 @@ def test_a_line_for_each_algorithm_at_100_columns(
     shown = lines[first : first + len(PRESETS)]
     assert [line.split()[0] for line in shown] == list(PRESETS), "one line each"
     scaffold = next(line.split() for line in shown if "scaffold" in line)
-    assert scaffold == ["scaffold", "Karimireddy", "2020", "scaffold", "mean", "sgd", "2/2", "c", "c", "yes"]
+    assert scaffold == ["scaffold", "Karimireddy", "2020", "scaffold", "mean", "sgd", "2/2", "c"]
     assert any("alpha in (0, 1]; a number or a schedule" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 80, 100, 110, 200])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_word_is_broken_at_any_width(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: str, width: int
+) -> None:
+    """Every word of the listing is a word of the listing at 400 columns."""
+    words = []
+    for columns in (400, width):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main(["list", kind]) == 0
+        shown = capsys.readouterr().out
+        words.append(set(re.sub(r"Not shown[^`]*`dragfl list NAME`\s+shows\s+all\s+of\s+one\.|─+", "", shown).split()))
+    assert words[1] <= words[0]
+    assert max(map(len, shown.splitlines())) <= width
+    assert {row[0] for row in parts_table.list_rows(kind)} <= words[1], "every name is there"
+
+
+def test_columns_without_room_are_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["list", "algorithms"])
+    assert "Not shown for lack of width: stream, client keeps, server keeps, down/up." in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "120")
+    main(["list", "algorithms"])
+    assert "Not shown" not in capsys.readouterr().out
+
+
+def test_one_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`drag` is an algorithm and an aggregate; `sign_flip` an attack."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list", "drag"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^algorithm +drag$", shown, re.MULTILINE) and re.search(r"^aggregate +drag", shown, re.MULTILINE)
+    assert re.search(r"^server_lr +1\.0 +eta_g", shown, re.MULTILINE)
+    assert main(["list", "sign_flip", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert list(values) == ["attacks"] and values["attacks"][0]["settings"][0]["name"] == "scale"
 
 
 def test_everything(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,6 +162,7 @@ size = 6
 [clients]
 total = 5
 local_steps = 1
+batch_size = 5
 [model]
 name = "parts_x:Net"
 [evaluation]

@@ -27,8 +27,7 @@ def test_run(digits_toml: Path, capsys: Capture) -> None:
     assert run.result is not None
     assert printed[-1] == "run directory: runs/small"
     assert printed[-2] == f"12 rounds, accuracy {run.result['accuracy']:.4f} (best {run.result['best_accuracy']:.4f})"
-    assert [line.split("  ")[0] for line in printed[:-2]] == [f"small: round {t}/12" for t in (3, 6, 9, 12)]
-    assert "divergence 0." in printed[0]
+    assert printed[0].startswith("small: round 1/12  divergence 0.")
     assert "\x1b" not in "".join(printed), "a pipe gets plain lines"
 
 

@@ -65,22 +65,22 @@ class TestPlain:
         assert "\x1b" not in printed
         assert printed.splitlines()[:6] == shown
         for i, (line, name) in enumerate(zip(shown, NAMES, strict=True), 1):
-            result = dragfl.load_run(f"sweeps/grid/{name}").result
+            result = dragfl.load_run(f"sweeps/grid-algorithm-seed/{name}").result
             assert result is not None
             found = re.fullmatch(
                 rf"run {i}/6  {name}  accuracy (\d\.\d{{3}}) after 6 rounds  \d+ s  .*(left|finished)", line
             )
             assert found, line
             assert found[1] == f"{result['accuracy']:.3f}"
-        ranked = [row.label for row in report.summarize_runs("sweeps/grid")]
+        ranked = [row.label for row in report.summarize_runs("sweeps/grid-algorithm-seed")]
         places = [re.search(rf"^{label}\b", printed, re.MULTILINE) for label in ranked]
         starts = [place.start() for place in places if place]
         assert len(starts) == 3
         assert starts == sorted(starts), "the table is in the order of the ranking"
-        assert printed.splitlines()[-1] == "report: sweeps/grid/report.html"
-        page = Path("sweeps/grid/report.html").read_text()
+        assert printed.splitlines()[-1] == "report: sweeps/grid-algorithm-seed/report.html"
+        page = Path("sweeps/grid-algorithm-seed/report.html").read_text()
         assert all(label in page for label in ranked)
-        assert (Path("sweeps/grid/figures") / "bytes.png").stat().st_size > 4000
+        assert (Path("sweeps/grid-algorithm-seed/figures") / "bytes.png").stat().st_size > 4000
 
     @pytest.mark.usefixtures("no_figures")
     def test_finished_runs_are_not_repeated(self, capsys: Capture) -> None:
@@ -127,7 +127,7 @@ class TestPlain:
 class TestDryRun:
     def test_lists_the_folders(self, capsys: Capture) -> None:
         assert main(["sweep", "grid.toml", *WORDS, "--dry-run"]) == 0
-        assert capsys.readouterr().out.splitlines() == [f"sweeps/grid/{name}" for name in NAMES]
+        assert capsys.readouterr().out.splitlines() == [f"sweeps/grid-algorithm-seed/{name}" for name in NAMES]
         assert not Path("sweeps").exists()
 
     def test_all_algorithms_and_three_seeds(self, capsys: Capture) -> None:
@@ -162,7 +162,7 @@ def test_interrupted_and_continued(tmp_path: Path, capsys: Capture, monkeypatch:
     """Interrupted in the second run; the same command continues to the bytes of uninterrupted runs."""
     command = ["sweep", "grid.toml", "algorithm.name=scaffold,drag", "seed=0,1", "rounds=20", "--jobs", "1"]
     names = [f"{name}-seed{seed}-rounds20" for name in ("scaffold", "drag") for seed in (0, 1)]
-    out = tmp_path / "sweeps" / "grid"
+    out = tmp_path / "sweeps" / "grid-algorithm-seed-rounds20"
     with monkeypatch.context() as patch:
         asked = contextlib.nullcontext(lambda: count_lines(out / names[1]) >= 10)
         patch.setattr("dragfl.cli.interrupt.catch_interrupts", lambda: asked)
@@ -189,7 +189,9 @@ class TestJson:
         out, err = capsys.readouterr()
         values = json.loads(out)
         assert err == "" and out.count("\n") == 1
-        assert values["runs"] == [f"sweeps/grid/{name}-seed{seed}" for name in ("fedavg", "drag") for seed in (0, 1)]
+        assert values["runs"] == [
+            f"sweeps/grid-algorithm-seed/{name}-seed{seed}" for name in ("fedavg", "drag") for seed in (0, 1)
+        ]
         assert {row["algorithm"]: row["seeds"] for row in values["rows"]} == {"fedavg": [0, 1], "drag": [0, 1]}
         accuracies = [(dragfl.load_run(path).result or {})["accuracy"] for path in values["runs"][:2]]
         fedavg = next(row for row in values["rows"] if row["algorithm"] == "fedavg")
@@ -206,7 +208,7 @@ class TestJson:
         values = json.loads(capsys.readouterr().out)
         (part,) = values["tuning"]["tuned"]
         assert part["selected"]["clients.lr"] in (0.05, 0.1) and len(part["candidates"]) == 2
-        assert values["files"]["tuning"] == "sweeps/grid/tuning.json"
+        assert values["files"]["tuning"] == "sweeps/grid-seed0-rounds2-tune-lr/tuning.json"
         assert [path.split("/")[2] for path in values["runs"]] == ["final"]
         assert "edge of its grid" in values["warnings"][0]
 
@@ -214,13 +216,13 @@ class TestJson:
     @pytest.mark.parametrize("file", ["metrics.jsonl", "clients.jsonl", "result.json"])
     def test_a_damaged_run_is_listed_and_the_others_go_on(self, capsys: Capture, file: str) -> None:
         main(["sweep", "grid.toml", "seed=0,1", "--quiet"])
-        (Path("sweeps/grid/seed1") / file).write_text("torn\n")
+        (Path("sweeps/grid-seed/seed1") / file).write_text("torn\n")
         assert main(["sweep", "grid.toml", "seed=0,1,2", "--json"]) == 0
         values = json.loads(capsys.readouterr().out)
         assert [row["seeds"] for row in values["rows"]] == [[0, 2]]
-        assert [run["path"] for run in values["damaged"]] == ["sweeps/grid/seed1"]
+        assert [run["path"] for run in values["damaged"]] == ["sweeps/grid-seed/seed1"]
         assert main(["sweep", "grid.toml", "seed=0,1,2"]) == 0
-        assert f"damaged, left out: sweeps/grid/seed1/{file}: cannot be read" in capsys.readouterr().out
+        assert f"damaged, left out: sweeps/grid-seed/seed1/{file}: cannot be read" in capsys.readouterr().out
 
 
 class TestReport:
@@ -229,11 +231,45 @@ class TestReport:
         """Sixteen algorithms: colours repeat with another dash pattern, and all lines are thin."""
         style = pytest.importorskip("dragfl.report.figures.style")
         names = [name for name in PRESETS if not needs_root(PRESETS[name].build())][:16]
-        main(["sweep", "grid.toml", f"algorithm.name={','.join(names)}", "rounds=1", "--quiet"])
-        groups = report.group_runs(report.find_runs("sweeps/grid"))
+        main(["sweep", "grid.toml", f"algorithm.name={','.join(names)}", "rounds=1", "--quiet", "--out", "many"])
+        groups = report.group_runs(report.find_runs("many"))
         assert {group.algorithm for group in groups} == set(names)
         many = style.line_styles(groups)
         assert len({(line.colour, line.dash) for line in many}) == 16
         assert not any(line.band for line in many)
         few = style.line_styles(groups[:5])
         assert all(line.band for line in few) and few[0].width > many[0].width
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        (["algorithm.name=fedavg,drag", "seed=0,1"], "grid-algorithm-seed"),
+        (["data.partition.kind=iid,shards", "rounds=3"], "grid-partition-rounds3"),
+        (["clients.lr=0.1,0.2", "--tune", "algorithm.server_lr=1,2"], "grid-lr-tune-server_lr"),
+    ],
+)
+def test_the_folder_is_named_by_what_varies(capsys: Capture, words: list[str], folder: str) -> None:
+    assert main(["sweep", "grid.toml", *words, "--dry-run"]) == 0
+    assert {line.split("/")[1] for line in capsys.readouterr().out.splitlines() if "/" in line} == {folder}
+
+
+def test_the_folder_of_a_file_without_a_name(spec: Path, capsys: Capture) -> None:
+    spec.with_name("mine.toml").write_text(SPEC.replace('name = "grid"', ""))
+    assert main(["sweep", "mine.toml", "seed=0,1", "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["sweeps/mine-seed/seed0", "sweeps/mine-seed/seed1"]
+
+
+def test_the_report_of_a_folder_has_the_runs_of_all_its_sweeps(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The printed table is of this sweep alone; runs keep the name that the user gave."""
+    written: list[report.Summary] = []
+    monkeypatch.setattr("dragfl.report.write_report", lambda runs, out: written.append(runs) or Path(out) / "r")
+    for values in ("0.05,0.1", "0.2"):
+        assert main(["sweep", "grid.toml", f"clients.lr={values}", "rounds=1", "--out", "here"]) == 0
+    printed = capsys.readouterr().out
+    assert "the report has 2 more runs, of earlier sweeps into this folder" in printed
+    assert [len(summary.rows) for summary in written] == [2, 3]
+    assert [row.label for row in written[1].rows if "0.2" in row.label] == ["fedavg · lr=0.2"]
+    assert dragfl.load_run("here/lr0.2-rounds1").name == "grid"

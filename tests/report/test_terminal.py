@@ -51,7 +51,9 @@ def test_no_number_is_cut(rows: list[report.Row], width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
     for row in rows:
         assert str(row.final_accuracy) in text and (str(row.best_accuracy) in text or width < 80)
-    assert re.search(r"^fedavg" if width > 25 else r"^f", text, re.MULTILINE) and (width < 80 or "a_long_name_of_mine" in text)
+    assert re.search(r"^fedavg" if width > 25 else r"^f", text, re.MULTILINE) and (
+        width < 80 or "a_long_name_of_mine" in text
+    )
 
 
 def test_the_default_width_is_that_of_the_terminal(rows: list[report.Row], monkeypatch: pytest.MonkeyPatch) -> None:

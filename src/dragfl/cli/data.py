@@ -59,8 +59,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def list_datasets(args: argparse.Namespace) -> int:
     from rich.console import Console
-    from rich.table import Table
 
+    from dragfl.cli.text_table import print_table
     from dragfl.data import DATASETS
     from dragfl.data.cache import find_local
 
@@ -71,13 +71,15 @@ def list_datasets(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found))
         return 0
-    table = Table("dataset", "description", "location", header_style="bold")
-    for name, facts in found.items():
-        table.add_row(name, facts["about"], facts["where"])
-    table.add_row("npz:PATH", "a file with the arrays x, y, test_x, test_y", "")
-    table.add_row("idx:FOLDER", "a folder with four idx files", "")
-    table.add_row("text:PATH", "a text file, split by speaker or chapter", "")
-    Console().print(table)
+    rows = [
+        *((name, facts["about"], facts["where"]) for name, facts in found.items()),
+        ("npz:PATH", "a file with the arrays x, y, test_x, test_y", ""),
+        ("idx:FOLDER", "a folder with four idx files", ""),
+        ("text:PATH", "a text file, split by speaker or chapter", ""),
+    ]
+    print_table(
+        Console(highlight=False), "datasets", ("dataset", "description", "location"), rows, drop=["description"]
+    )
     return 0
 
 
@@ -187,26 +189,21 @@ def describe_partition(partition: Any) -> str:
 def _print_tables(dataset: Dataset, split: ClientSplit, facts: Summary, title: str) -> None:
     import numpy as np
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 
+    from dragfl.cli.text_table import NO_BREAK, print_table
     from dragfl.data.partitions import label_counts
 
     shown = range(min(split.clients, MAX_ROWS))
     counts = label_counts(split, dataset.y.cpu().numpy(), dataset.classes, shown)
-    table = Table(title=f"{dataset.name}, {title}", title_justify="left", title_style="bold", header_style="bold")
-    for heading in ("client", "samples", "classes"):
-        table.add_column(heading, justify="right")
-    table.add_column("largest classes")
-    if dataset.group_names:
-        table.add_column("groups")
+    numbers, texts = ("client", "samples", "classes"), ["largest classes", *(["groups"] if dataset.group_names else [])]
+    rows = []
     for client, row in zip(shown, counts, strict=True):
         most = [label for label in np.argsort(-row, kind="stable")[:4] if row[label]]
-        words = ", ".join(f"{dataset.class_name(label)} {row[label] / row.sum():.0%}" for label in most)
+        words = ", ".join(f"{dataset.class_name(label)}{NO_BREAK}{row[label] / row.sum():.0%}" for label in most)
         names = [_group_names(dataset, split, client)] if dataset.group_names else []
-        table.add_row(str(client), f"{row.sum():,}", str((row > 0).sum()), *map(escape, (words, *names)))
+        rows.append((str(client), f"{row.sum():,}", str((row > 0).sum()), words, *names))
     console = Console()
-    console.print(table)
+    print_table(console, f"{dataset.name}, {title}", [*numbers, *texts], rows, drop=texts[::-1], numbers=numbers)
     if split.clients > MAX_ROWS:
         console.print(f"... and {split.clients - MAX_ROWS:,} more clients")
     console.print(

@@ -127,12 +127,6 @@ class AlgorithmRow:
         }
 
     @property
-    def short_parts(self) -> list[str]:
-        """The three parts, at most 10 letters each; a longer one with the algorithm's own name is "itself"."""
-        parts = ["itself" if part == self.name and len(part) > 10 else part for part in self.parts.split(" x ")]
-        return [part if len(part) <= 10 else f"{part[:9]}…" for part in parts]
-
-    @property
     def streams(self) -> str:
         if not self.cost.streams:
             return "no"

@@ -162,7 +162,7 @@ def _print_results(requests: Sequence[FigureRequest], plan: Planner, folder: Pat
     """Write summaries, plots and verdicts of the finished runs, and print their tables."""
     from rich.console import Console
 
-    from dragfl.cli.list_parts import print_table
+    from dragfl.cli.text_table import print_table
     from dragfl.errors import SpecError
     from dragfl.report.figures.files import FIGURES
     from dragfl.reproduction import results

@@ -162,7 +162,7 @@ def _print_json(args: argparse.Namespace, out: Path, tuned: Sequence[Tuned], run
 
 def _print_scores(console: Console, tuned: Tuned, best_by: str) -> None:
     """The scores of all candidates of one combination, on each tuning seed."""
-    from dragfl.cli.list_parts import print_table
+    from dragfl.cli.text_table import print_table
     from dragfl.runs.tuning import TUNING_SEEDS
 
     where = ", ".join(f"{key}={value}" for key, value in tuned.combination.items())

@@ -112,7 +112,8 @@ def rich_node_table(rows: Sequence[NodeRow]) -> Table:
 
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
     for name in COLUMNS:
-        table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
+        number = name in NUMBERS
+        table.add_column(name, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
         if row.missing or len(rows) <= FEW:
             table.add_row(*map(escape, row.cells()))

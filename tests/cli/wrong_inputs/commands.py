@@ -72,8 +72,8 @@ DATA: list[tuple[str, str]] = [  # data.dataset=VALUE and other settings that on
 
 COMMANDS: list[tuple[str, int, str]] = [
     # no command, unknown commands and options
-    ("", 2, "the following arguments are required: COMMAND; see `dragfl --help`"),
-    ("runn", 2, "invalid choice: 'runn'"),
+    ("runn", 2, "unknown command 'runn'; did you mean 'run'?"),
+    ("nothing", 2, "unknown command 'nothing'; see `dragfl --help`"),
     ("--nope", 2, "see `dragfl --help`"),
     ("run", 2, "run: the following arguments are required: experiment; see `dragfl run --help`"),
     ("run good.toml --nope", 2, "unrecognized arguments: --nope"),
@@ -185,7 +185,7 @@ COMMANDS: list[tuple[str, int, str]] = [
     # data
     ("data", 2, "data: the following arguments are required: ACTION"),
     ("data show", 2, "data show: the following arguments are required"),
-    ("data shwo digits", 2, "data: argument ACTION: invalid choice: 'shwo'"),
+    ("data shwo digits", 2, "data: unknown action 'shwo'; did you mean 'show'?"),
     ("data get mnits", 2, "data.dataset: unknown dataset 'mnits'; did you mean 'mnist'?"),
     ("data show digts --no-figures", 2, "data.dataset: unknown dataset 'digts'; did you mean 'digits'?"),
     ("data show nowhere.toml --no-figures", 2, "nowhere.toml"),
@@ -196,7 +196,7 @@ COMMANDS: list[tuple[str, int, str]] = [
     ("data show digits --clients 99999 --no-figures", 3, "samples are too few for 99999 clients"),
     ("data show digits --out good.toml", 2, "good.toml: cannot be created (File exists); choose another folder"),
     # list, reproduce, migrate, demo, doctor
-    ("list atacks", 2, "list: argument kind: invalid choice: 'atacks'"),
+    ("list atacks", 2, "list: unknown name 'atacks'; did you mean 'attacks'?"),
     ("list algorithms x=1", 2, "unrecognized arguments: x=1"),
     ("reproduce fig99", 2, "reproduce: unknown figure 'fig99'"),
     ("reproduce fig3a --seeds 0 --dry-run", 2, "--seeds: 0; use a number from 1 to 100"),
