@@ -163,7 +163,7 @@ def test_a_notebook_that_changes_its_model_is_never_given_old_numbers(monkeypatc
         exec(code, vars(cells))
         tables = {**settings, "model": vars(cells)["Net"]}
         if step:
-            with pytest.raises(dragfl.errors.SpecError, match=r"runs/run: its settings are the same, but not the "):
+            with pytest.raises(dragfl.errors.SpecError, match=r"runs/run-1: its settings are the same, but not the "):
                 dragfl.run(tables)
         given = dragfl.run(tables, fresh=bool(step))
         assert given.metrics == dragfl.run(tables, f"new{step}").metrics

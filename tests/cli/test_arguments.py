@@ -86,7 +86,7 @@ def test_words_of_a_sweep_in_any_order(capsys: Capture) -> None:
         (["sweep", "small.toml", "seed=0", "--jsn"], "--jsn"),
         (["list", "algorithms", "rounds=1"], "rounds=1"),
         (["resume", "there", "rounds=1"], "rounds=1"),
-        (["report", "there", "--loud"], "--loud"),
+        (["report", "there", "--zzz"], "--zzz"),
     ],
 )
 def test_unknown_arguments(capsys: Capture, arguments: list[str], named: str) -> None:

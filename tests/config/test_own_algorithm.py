@@ -172,11 +172,11 @@ def test_from_the_command_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["run", "x.toml", "--quiet"]) == 0
-    assert kept_bytes(folder / "runs/run") == kept_bytes(dragfl.run(dragfl.load("x.toml"), "here").path)
-    (folder / "runs/run/result.json").unlink()
+    assert kept_bytes(folder / "runs/run-1") == kept_bytes(dragfl.run(dragfl.load("x.toml"), "here").path)
+    (folder / "runs/run-1/result.json").unlink()
     sys.modules.pop("own_algorithm_x")
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    assert main(["resume", str(folder / "runs/run")]) == 6
+    assert main(["resume", str(folder / "runs/run-1")]) == 6
     assert "cannot import 'own_algorithm_x'" in capsys.readouterr().err
 
 

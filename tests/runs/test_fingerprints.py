@@ -249,7 +249,9 @@ class TestCommandLine:
         assert main(command) == 0
         edit(folder, MODULE + "\n# edited\n")
         assert main(command) == 2
-        assert "runs/run: its settings are the same, but not the code of parts_x.py; choose" in capsys.readouterr().err
+        assert (
+            "runs/run-1: its settings are the same, but not the code of parts_x.py; choose" in capsys.readouterr().err
+        )
         assert main([*command, "--fresh"]) == 0
         assert main(command) == 0
         assert capsys.readouterr() == ("", "")
@@ -279,13 +281,13 @@ class TestCommandLine:
         assert main(["run", "x.toml", "--quiet"]) == 0
         lines = capsys.readouterr().err.splitlines()
         assert [line.partition(" made with ")[2].split(",")[0] for line in lines] == ["dragfl 0.0.1", "torch 1.0"]
-        assert all(line.startswith("warning: runs/run: ") for line in lines)
+        assert all(line.startswith("warning: runs/run-1: ") for line in lines)
         path.write_text(json.dumps(info | {"fingerprints": info["fingerprints"] | {"dragfl": "other"}}))
         assert main(["run", "x.toml", "--quiet"]) == 0
-        assert "warning: runs/run: the source of dragfl was edited since" in capsys.readouterr().err
+        assert "warning: runs/run-1: the source of dragfl was edited since" in capsys.readouterr().err
         path.write_text(json.dumps({k: v for k, v in info.items() if k != "fingerprints"}))
         assert main(["run", "x.toml", "--quiet"]) == 0
-        assert "warning: runs/run: it was made by a version without fingerprints" in capsys.readouterr().err
+        assert "warning: runs/run-1: it was made by a version without fingerprints" in capsys.readouterr().err
 
     def test_a_sweep_starts_over_what_changed(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         command = ["sweep", "x.toml", "algorithm.aggregate=mean,parts_x:Rule", "--out", "s", "--quiet", "--jobs", "1"]

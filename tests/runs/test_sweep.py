@@ -79,7 +79,7 @@ class TestPlan:
         ]  # fmt: skip
         for p in planned:
             assert p.folder == tmp_path / p.name
-            assert p.experiment.name == p.name
+            assert p.experiment.name == SMALL["name"], "the name that the user gave"
             assert p.name == f"{p.experiment.algorithm.name}-seed{p.experiment.seed}"
         assert list(tmp_path.iterdir()) == [], "planning writes nothing"
 
@@ -283,5 +283,5 @@ def test_the_report_ranks_the_algorithms(whole: Path) -> None:
 
 
 def test_a_run_of_a_sweep_has_the_bytes_of_a_single_run(whole: Path, tmp_path: Path) -> None:
-    spec = dragfl.load(SMALL, "algorithm.name=drag", "seed=1", "name=drag-seed1")
+    spec = dragfl.load(SMALL, "algorithm.name=drag", "seed=1")
     assert kept_bytes(dragfl.run(spec, tmp_path / "r").path) == kept_bytes(whole / "drag-seed1")

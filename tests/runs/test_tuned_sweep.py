@@ -146,8 +146,8 @@ def test_from_the_command_line(
     assert "run 9/11" in printed and "run 11/11" in printed
     assert "tuning by validation_accuracy: attack.name=none" in printed and "seed 102" in printed
     assert "the selected clients.lr=0.2 is at the edge of its grid; add 0.4 to its values" in printed
-    assert printed.splitlines()[-1] == "report: sweeps/small/report.html"
-    assert sorted(path.name for path in Path("sweeps/small/final").iterdir()) == [
+    assert printed.splitlines()[-1] == "report: sweeps/small-seed-none-tune-lr/report.html"
+    assert sorted(path.name for path in Path("sweeps/small-seed-none-tune-lr/final").iterdir()) == [
         "none-lr0.2-seed0",
         "none-lr0.2-seed1",
     ]
