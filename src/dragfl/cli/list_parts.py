@@ -108,8 +108,8 @@ def print_algorithms(console: Console) -> None:
         for row in rows
         for i, s in enumerate(row.settings)
     ]
-    head = ("name", "setting", "default", "symbol or meaning")
-    _print_left_out(console, print_table(console, "settings of algorithms", head, lines, drop=head[:1:-1]))
+    columns = ("name", "setting", "default", "symbol or meaning")
+    _print_left_out(console, print_table(console, "settings of algorithms", columns, lines, drop=columns[:1:-1]))
 
 
 def _print_left_out(console: Console, columns: list[str]) -> None:
