@@ -39,7 +39,9 @@ def print_table(
         if sum(least) + gap * (len(least) - 1) <= console.width:
             break
     widths = _fit(columns, least, console.width - gap * (len(columns) - 1))
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=box.SIMPLE_HEAD)
+    if title:
+        console.print(title, style="bold", markup=False, highlight=False)
+    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
     table.padding, table.show_edge, table.pad_edge = (0, gap - 1, 0, 0), False, False
     for (heading, *_), width in zip(columns, widths, strict=True):
         justify: Literal["left", "right"] = "right" if heading in numbers else "left"
