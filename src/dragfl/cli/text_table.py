@@ -57,11 +57,11 @@ def print_table(
 
 
 def _fit(columns: Sequence[Sequence[str]], least: Sequence[int], width: int) -> list[int]:
-    """The width of each column: that of its longest cell, or less where the table is too wide; of a heading its words'.
+    """The width of each column: that of its longest cell, or less where the table is too wide.
 
     The widest column is made narrower first, down to its longest word.
     """
-    widths = [max(low, *map(len, cells)) for (_, *cells), low in zip(columns, least, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
     while sum(widths) > width and (wide := [i for i, w in enumerate(widths) if w > least[i]]):
         widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
