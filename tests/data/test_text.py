@@ -246,8 +246,9 @@ def test_wrong_settings(query: str, message: str) -> None:
         parse_settings(query)
 
 
-def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Write a play, show it with its speakers, run it."""
+    monkeypatch.setenv("COLUMNS", "120")
     path = tmp_path / "play.txt"
     assert main(["data", "play", "--out", str(path), "--speakers", "3", "--speeches", "12"]) == 0
     assert path.read_text() == play.generate_play(3, 12)

@@ -97,7 +97,6 @@ SPECS: list[tuple[str, str]] = [
     ("[algorithm]\naggregate = { name = 'flame', epsilon = 0 }", "x.toml:2: algorithm.aggregate.epsilon: 0.0; give"),
     ("[algorithm]\naggregate = { name = 'krum', f = 9 }", "x.toml:2: algorithm.aggregate: krum: f=9 needs at least"),
     ("[root]\nsize = 50\n[algorithm]\nname = 'cone_drag'\nsamples = 0", "x.toml:5: algorithm.samples: 0; give a whole"),
-    ("[root]\nsize = 50\n[algorithm]\nname = 'cone_drag'\nsteps = -3", "x.toml:5: algorithm.steps: -3; give a whole"),
     ("[root]\nsize = 50\n[algorithm]\nname = 'cone_drag'\ngroups = 0", "x.toml:5: algorithm.groups: 0; give a whole"),
     ("[root]\nsize = 50\n[algorithm]\nname = 'cone_drag'\ngroups = 2.5", "x.toml:5: algorithm.groups: expected `int`"),
     (

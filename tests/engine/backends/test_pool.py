@@ -91,7 +91,7 @@ def test_every_attack(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         pytest.param({"algorithm": {"aggregate": {"chain": ["nnm", "median"], "f": 2}}}, id="chain"),
         pytest.param({"algorithm": {"aggregate": {"chain": ["nnm", "cone_drag"], "f": 2}}}, id="directions in a chain"),
         pytest.param(
-            {"algorithm": {"name": "cone_drag", "steps": 2, "groups": 3}, "attack": {"name": "alie", "attackers": 4}},
+            {"algorithm": {"name": "cone_drag", "groups": 3}, "attack": {"name": "alie", "attackers": 4}},
             id="directions of groups",
         ),
         pytest.param({"clients": {"local_steps": None, "local_epochs": 1}}, id="epochs"),

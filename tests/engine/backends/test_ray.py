@@ -290,7 +290,9 @@ def test_a_private_ray_ends_with_the_last_run(marker: str, tmp_path: Path) -> No
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(3)] == ["1\n", "2\n", "closed\n"]
         wait_until(lambda: marked(marker) == [process.pid])
-        assert process.communicate("\n") == ("", "")
+        out, err = process.communicate("\n")
+    waiting = "no worker of the Ray cluster has started yet"  # on a busy machine
+    assert out == "" and [line for line in err.splitlines() if not line.startswith(waiting)] == []
     assert process.returncode == 0
 
 
