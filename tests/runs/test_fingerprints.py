@@ -266,8 +266,8 @@ class TestCommandLine:
         assert "but not the data (digest " in capsys.readouterr().err
 
     def test_settings(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["run", "x.toml", "--quiet"]) == 0
-        words = ["clients.lr=0.5", "target_accuracy=0.9", "rounds=3", "model.name=mlp"]
+        assert main(["run", "x.toml", "name=mine", "--quiet"]) == 0
+        words = ["name=mine", "clients.lr=0.5", "target_accuracy=0.9", "rounds=3", "model.name=mlp"]
         assert main(["run", "x.toml", *words]) == 2
         error = capsys.readouterr().err
         assert "another experiment: rounds is 3, there 2; target_accuracy is 0.9, there not set; " in error
@@ -275,7 +275,7 @@ class TestCommandLine:
 
     def test_another_version_is_a_warning(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["run", "x.toml", "--quiet"]) == 0
-        path = folder / "runs" / "run" / "run.json"
+        path = folder / "runs" / "run-1" / "run.json"
         info = json.loads(path.read_text())
         path.write_text(json.dumps(info | {"torch": "1.0", "dragfl": "0.0.1"}))
         assert main(["run", "x.toml", "--quiet"]) == 0
