@@ -107,7 +107,7 @@ assert run is not None
 from dragfl import functional
 assert functional.aggregate("midrange", np.array([[0.0, 1.0], [4.0, 2.0], [1.0, 9.0]])).tolist() == [2.0, 5.0]
 dragfl.arena(small, defences=["midrange", "damped"], attacks=["doubling"], out="arena")
-print("LABEL", *make_labels([dragfl.load(spec).tables()])[0])
+print("LABEL", *make_labels([dragfl.load(spec).tables()], [""])[0])
 """
 
 

@@ -68,13 +68,13 @@ def test_equal_bytes_and_no_process_left(tmp_path: Path, one_after_the_other: li
         tmp_path,
         Callbacks(
             on_begin=lambda p, done: begun.append((p.name, done)),
-            on_end=lambda run, already: ended.append((run.name, already)),
+            on_end=lambda run, already: ended.append((run.path.name, already)),
         ),
         jobs=2,
     )
     assert contents(runs) == one_after_the_other
-    assert sorted(begun) == [(run.name, 0) for run in sorted(runs, key=lambda r: r.name)]
-    assert sorted(ended) == [(run.name, False) for run in sorted(runs, key=lambda r: r.name)]
+    assert sorted(begun) == sorted((run.path.name, 0) for run in runs)
+    assert sorted(ended) == sorted((run.path.name, False) for run in runs)
     assert children() <= before
     again: list[bool] = []
     dragfl.sweep(SMALL, GRID, tmp_path, Callbacks(on_end=lambda run, already: again.append(already)), jobs=2)
