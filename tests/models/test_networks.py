@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from dragfl import models
 from dragfl.errors import SpecError
 from dragfl.models import MODELS, cnn, logistic, mlp
 
@@ -59,3 +60,11 @@ def test_the_smallest_image_of_the_cnn() -> None:
     assert cnn((1, 16, 16), 2)(torch.zeros(1, 1, 16, 16)).shape == (1, 2)
     with pytest.raises(SpecError, match="15x16"):
         cnn((1, 15, 16), 2)
+
+
+def test_public_names_are_functions_also_after_their_first_use() -> None:
+    """A submodule of the same name would replace the function when it is imported."""
+    for name in ("resnet", "resnet18"):
+        MODELS[name]((3, 8, 8), 2)
+    MODELS["gru"]((5,), 7)
+    assert all(getattr(models, name) is make for name, make in MODELS.items())

@@ -66,20 +66,20 @@ def cnn(shape: tuple[int, ...], classes: int, channels: int = 64) -> nn.Module:
 
 def resnet(shape: tuple[int, ...], classes: int, width: int = 16, blocks: int = 1, groups: int = 8) -> nn.Module:
     """A small residual network with GroupNorm."""
-    from dragfl.models.resnet import make_resnet
+    from dragfl.models.residual import make_resnet
 
     return make_resnet(shape, classes, width, blocks, groups)
 
 
 def resnet18(shape: tuple[int, ...], classes: int, width: int = 64, groups: int = 32) -> nn.Module:
     """ResNet-18 with GroupNorm."""
-    from dragfl.models.resnet import make_resnet18
+    from dragfl.models.residual import make_resnet18
 
     return make_resnet18(shape, classes, width, groups)
 
 
 def gru(shape: tuple[int, ...], classes: int, embedding: int = 16, hidden: int = 64, layers: int = 1) -> nn.Module:
     """A character-level GRU that predicts the next character."""
-    from dragfl.models.gru import make_gru
+    from dragfl.models.recurrent import make_gru
 
     return make_gru(shape, classes, embedding, hidden, layers)
