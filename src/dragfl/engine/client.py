@@ -139,7 +139,7 @@ def train_group(
     results = []
     for client, share, delta, loss in zip(clients, shares, out, losses, strict=True):
         steps, samples = len(share.batches), len(client.data.rows)
-        gradient = partial(local.loop.gradient, w, share.x, share.y, client.data.rows, local.block)
+        gradient = partial(local.trainer.gradient, w, share.x, share.y, client.data.rows, local.block)
         result = LocalResult(delta, steps, context.lr, samples, gradient)
         extra, state = calls.client_finish(local.correction, result, client.state, broadcast, context)
         extra = {**extra, **buffers}

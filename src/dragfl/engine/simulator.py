@@ -96,18 +96,18 @@ class Worker:
         """Train a block and fold it; only its sums remain."""
         return fold(self.aggregate, plan, self.train(task))
 
-    def gradients(self, task: TrainTask) -> Updates:
-        """The full gradient of every client of the block at the model sent out."""
-        loop = self.local.loop
-        loop.buffers = task.broadcast.get(BUFFERS)
-        rows, weight = [], []
+    def gradients(self, task: TrainTask, out: Tensor | None = None) -> Updates:
+        """The full gradient of every client of the block at the model sent out; `out` (k, d) is memory for them."""
+        self.local.loop.buffers = task.broadcast.get(BUFFERS)
+        delta = torch.empty(len(task.clients), self.info.dim, device=task.w.device) if out is None else out
+        weight = []
         for i, m in enumerate(task.clients):
             data = self._data(task, i)
             seed_forward(task.context, f"gradient {m}")
-            rows.append(loop.gradient(task.w, data.x, data.y, data.rows, self.test_block))
+            delta[i] = self.local.trainer.gradient(task.w, data.x, data.y, data.rows, self.test_block)
             weight.append(float(len(data.rows)))
         sizes = torch.tensor(weight, dtype=torch.float64, device=task.w.device)
-        return Updates(torch.stack(rows), sizes, torch.tensor(task.clients))
+        return Updates(delta, sizes, torch.tensor(task.clients))
 
     def _data(self, task: TrainTask, i: int) -> ClientData:
         """The samples of the block's i-th client; an attack on the data changes a copy of an attacker's."""

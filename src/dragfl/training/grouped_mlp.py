@@ -20,6 +20,9 @@ one product at the end, written directly to the output:
 This reads the large matrix twice instead of 3 U times, at the cost of n^2 (in + out) more multiplications;
 `deferring_pays` compares the two. A term prox (w - w0) + shift multiplies D by 1 - lr prox in every step and adds
 s_u shift to the change, with s_(u+1) = (1 - lr prox) s_u - lr.
+
+A term anchor g(w0) needs the errors at the model sent out. They do not depend on earlier steps, so one pass gives those
+of all steps, E, and D + (anchor / scale) E takes the place of D.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as nnf
 
@@ -116,7 +121,8 @@ class DenseTrainer:
     def train_group(self, w0: Tensor, shares: list[Share], lr: float, out: Tensor) -> list[float]:
         """As `Loop.train_group`."""
         head = shares[0]
-        if head.affine.anchor or head.accumulate or self._loop.double_softmax or self._loop.sgd.needs_gradient:
+        unscaled = head.affine.anchor != 0.0 and head.affine.scale == 0.0
+        if unscaled or head.accumulate or self._loop.double_softmax or self._loop.sgd.needs_gradient:
             return self._loop.train_group(w0, shares, lr, out)
         deferred = deferring_pays(sum(head.sizes), self._layers[0])
         if len(shares) > 1 and not (deferred and all(_compatible(head, share) for share in shares[1:])):
@@ -130,14 +136,32 @@ class DenseTrainer:
             means: list[float] = (losses.view_as(y) @ steps.weights / len(head.sizes)).tolist()
             return means
 
+    def gradient(self, w: Tensor, x: Tensor, y: Tensor, rows: NDArray[np.int64], block: int) -> Tensor:
+        """As `Loop.gradient`."""
+        if self._loop.double_softmax:
+            return self._loop.gradient(w, x, y, rows, block)
+        total = torch.zeros_like(w)
+        layers, sums = self._layers_in(w), self._layers_in(total)
+        with torch.no_grad():
+            for index in torch.split(torch.from_numpy(rows).to(x.device), block):
+                inputs = self._loop.dataset.inputs(x.index_select(0, index)).flatten(1)
+                target = nnf.one_hot(y.index_select(0, index), self._classes).float()
+                _, deltas, entered = backward(layers, inputs, target, 1.0)
+                descend(sums, deltas, entered, 1.0)
+            return self._loop.sgd.mean_gradient(total, len(rows), w)
+
     def _train_in_place(self, w0: Tensor, x: Tensor, steps: _Steps, out: Tensor) -> list[Tensor]:
         """Update every layer in every step, for one client: several clients would not fit into the cache."""
         w, shift = self._loop.model.w.copy_(w0), [] if steps.shift is None else [steps.shift[0]]
+        anchor, start = -steps.lr * steps.affine.anchor, self._layers_in(w0)
         logits = []
         for xb, (target, share) in zip(torch.split(x[0], steps.sizes), steps, strict=True):
             scores, deltas, inputs = backward(self._layers, xb, target[0], share)
             steps.pull([w], [w0], shift)
             descend(self._layers, deltas, inputs, -steps.lr * steps.affine.scale)
+            if anchor:
+                _, deltas, inputs = backward(start, xb, target[0], share)
+                descend(self._layers, deltas, inputs, anchor)
             logits.append(scores.unsqueeze(0))
         torch.sub(w, w0, out=out[0])
         return logits
@@ -153,6 +177,7 @@ class DenseTrainer:
         if first.bias is not None:
             K += 1.0
         D = torch.empty_like(Z)
+        at_start = _errors_at_start(start, Z, steps) if affine.anchor else None
         shifted = shift[0](x) if shift else None
         shift_factor, logits, a = 0.0, [], 0  # `shift_factor` is s_u
         for target, share in steps:
@@ -166,9 +191,14 @@ class DenseTrainer:
                 through_relu.grad_input(torch.bmm(deltas[0], later[0].weight), h, 0.0, grad_input=D[:, a:b])
                 steps.pull(weights, origins, pulls)
                 descend(later, deltas, inputs, rate)
+                if at_start is not None:
+                    deltas, inputs = ([part[:, a:b] for part in parts] for parts in at_start[1:])
+                    descend(later, deltas, inputs, -steps.lr * affine.anchor)
             else:
                 scores = z
                 D[:, a:b] = error(z, target, share)
+            if at_start is not None:
+                D[:, a:b].add_(at_start[0][:, a:b], alpha=affine.anchor / affine.scale)
             if affine.prox:
                 D[:, :a] *= keep
             shift_factor = keep * shift_factor - steps.lr
@@ -186,12 +216,24 @@ class DenseTrainer:
         return logits
 
 
-def error(logits: Tensor, target: Tensor, share: float) -> Tensor:
+def _errors_at_start(start: list[Layer], Z: Tensor, steps: _Steps) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """(E, the errors at the outputs of the later layers, their inputs) at the model sent out, of all samples."""
+    shares = steps.weights.unsqueeze(1)
+    if not start:
+        return error(Z, steps.targets, shares), [], []
+    h = Z.relu()
+    _, deltas, inputs = backward(start, h, steps.targets, shares)
+    return through_relu(deltas[0] @ start[0].weight, h, 0.0), deltas, inputs
+
+
+def error(logits: Tensor, target: Tensor, share: float | Tensor) -> Tensor:
     """The gradient of the mean cross-entropy with respect to the logits."""
     return logits.softmax(-1).sub_(target).mul_(share)
 
 
-def backward(layers: list[Layer], x: Tensor, target: Tensor, share: float) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+def backward(
+    layers: list[Layer], x: Tensor, target: Tensor, share: float | Tensor
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """(logits, the error at each layer's output, each layer's input)."""
     inputs = [x]
     for layer in layers[:-1]:

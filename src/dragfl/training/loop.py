@@ -141,8 +141,7 @@ class Loop:
             grads = torch.autograd.grad(loss, model.parameters)
             for piece, g in zip(model.views(total), grads, strict=True):  # views follow the layout of each kernel
                 piece += g
-        mean, decay = total / len(rows), self.sgd.decay(w)
-        return mean if decay is None else mean + decay
+        return self.sgd.mean_gradient(total, len(rows), w)
 
     def predict(self, w: Tensor, x: Tensor, block: int) -> Tensor:
         """(n, classes) scores of stored inputs, computed at most a block at a time."""

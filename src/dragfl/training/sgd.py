@@ -38,6 +38,11 @@ class LocalSGD:
         """decay w0, computed once for all clients that start from w0; None without weight decay."""
         return self.weight_decay * w0 if self.weight_decay else None
 
+    def mean_gradient(self, total: Tensor, samples: int, w: Tensor) -> Tensor:
+        """The mean of a summed gradient at w, with weight decay."""
+        mean, decay = total / samples, self.decay(w)
+        return mean if decay is None else mean + decay
+
     def decayed(self, affine: Affine, decay: Tensor | None) -> Affine:
         """The direction with weight decay."""
         if decay is None:

@@ -186,7 +186,8 @@ class PoolBackend:
             return
         with closed_on_interrupt(self._abandon):
             slots = self._place_slots(group, first, plan)
-            scheduler = PieceScheduler(method, chain([first], tasks), slots, self._piece_sizes, folds)
+            sizes = self._piece_sizes if method == "train" else one_by_one
+            scheduler = PieceScheduler(method, chain([first], tasks), slots, sizes, folds)
             while True:
                 group.feed(scheduler.draw)
                 if scheduler.finished:
@@ -261,6 +262,11 @@ def piece_sizes(clients: int, workers: int, piece: int, trainer_group: int) -> l
     pieces = min(groups, workers * -(-clients // (workers * piece)))
     ends = [min(clients, groups * i // pieces * trainer_group) for i in range(pieces + 1)]
     return [end - start for start, end in pairwise(ends)]
+
+
+def one_by_one(clients: int) -> list[int]:
+    """A full gradient takes many times longer than a message."""
+    return [1] * clients
 
 
 @dataclass

@@ -101,8 +101,7 @@ class PoolWorker:
     def gradients(self, slot: int, first: int, clients: tuple[int, ...], attackers: frozenset[int]) -> PieceResult:
         """Write the full gradients of these clients into rows of the slot."""
         rows = self._rows(slot, first, clients)
-        updates = self._worker.gradients(self._task(rows, clients, attackers))
-        rows["delta"].copy_(updates.delta)
+        updates = self._worker.gradients(self._task(rows, clients, attackers), rows["delta"])
         return PieceResult(weight=tuple(updates.weight.tolist()))
 
     def fold(self, slot: int, clients: tuple[int, ...], pieces: list[PieceResult]) -> FoldResult:

@@ -22,8 +22,9 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from torch import Tensor
@@ -97,7 +98,19 @@ class RayBackend:
         return self._run_blocks("fold", iter(tasks), plan)
 
     def gradients(self, tasks: Iterable[TrainTask]) -> Iterator[Updates]:
-        return self._run_blocks("gradients", iter(tasks))
+        """Each client is a task, so that all workers have one; the gradients of a block are joined."""
+        sizes: deque[int] = deque()
+
+        def one_by_one() -> Iterator[TrainTask]:
+            for task in tasks:
+                sizes.append(len(task.clients))
+                for client, state in zip(task.clients, task.states, strict=True):
+                    attackers = task.attackers.intersection([client])
+                    yield replace(task, clients=(client,), states=(state,), attackers=attackers)
+
+        results = self._run_blocks("gradients", one_by_one())
+        for first in results:
+            yield Updates.concat([first, *islice(results, sizes.popleft() - 1)])
 
     def _run_blocks(self, method: str, tasks: Iterator[TrainTask], plan: Plan = None) -> Iterator[Any]:
         first = next(tasks, None)
