@@ -51,10 +51,14 @@ def started_parent(
 
 def everything_below(process: subprocess.Popen[str], tmp_path: Path) -> set[tuple[int, str]]:
     """All descendants, when the orphan has been started and has lost its parent."""
-    orphan = tmp_path / "orphan"
-    wait_until(lambda: orphan.exists() and orphan.read_text().strip() != "")
-    found = below(process.pid)
-    assert int(orphan.read_text()) in {pid for pid, _ in found}, "an orphan stays below the guard"
+    orphan, found = tmp_path / "orphan", set[tuple[int, str]]()
+
+    def complete() -> bool:
+        """An orphan stays below the guard. It can be missed while it loses its parent, so a look is repeated."""
+        found.update(below(process.pid))
+        return orphan.exists() and orphan.read_text().strip() in {str(pid) for pid, _ in found}
+
+    wait_until(complete)
     return found
 
 
@@ -76,10 +80,10 @@ def test_a_fork_that_holds_the_pipe_does_not_keep_the_processes(tmp_path: Path) 
     """A forked worker of the parent has its files open too, so the pipe does not close."""
     fork = "child = os.fork()\nif child: Path('fork').write_text(str(child))\ntime.sleep(600)"
     with started_parent(tmp_path, then=fork) as p:
-        found = everything_below(p, tmp_path)
         wait_until(lambda: (tmp_path / "fork").exists() and (tmp_path / "fork").read_text() != "")
         forked = int((tmp_path / "fork").read_text())
         try:
+            found = everything_below(p, tmp_path)
             p.kill()
             p.wait(timeout=TIMEOUT_S)
             wait_until_gone({process for process in found if process[0] != forked})
@@ -117,6 +121,25 @@ def test_processes_are_started_logged_and_reported(tmp_path: Path) -> None:
     assert not processes.folder.exists()
 
 
+MISSED = """
+import subprocess
+from dragfl.flower import guard
+real, looks = guard.descendants, []
+guard.descendants = lambda root: looks.append(root) or (set() if len(looks) == 1 else real(root))
+child = subprocess.Popen(["/bin/sleep", "600"])
+guard.end_descendants()
+try:
+    assert real(looks[0]) == set(), "the child still runs"
+finally:
+    child.kill()
+"""
+
+
+def test_a_process_that_the_table_misses_is_ended() -> None:
+    """A process that loses its parent while the table is read is in no row below the guard."""
+    subprocess.run([sys.executable, "-c", MISSED], check=True, timeout=TIMEOUT_S)
+
+
 def test_a_command_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     with GuardedProcesses() as processes, pytest.raises(DragflError, match=r"x: cannot be started .*nowhere"):
         processes.start("x", ["/nowhere/at/all"], {}, tmp_path / "log")
@@ -134,4 +157,4 @@ def test_the_process_table_of_ps_agrees(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_guard_imports_neither_torch_nor_flwr() -> None:
     code = "import sys, dragfl.flower.guard; assert not {'torch', 'flwr', 'numpy'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=TIMEOUT_S)

@@ -88,6 +88,19 @@ def _reap() -> list[tuple[int, int]]:
     return ended
 
 
+def _childless() -> bool:
+    """Whether this process has no child.
+
+    The table of processes is read row by row: while a process ends, its children can be missed. The kernel's answer is
+    exact, and a subreaper without children has no descendants.
+    """
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
+
+
 def end_descendants() -> None:
     """End all processes below this one: SIGTERM, and SIGKILL for what is left after a few seconds."""
     for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILL_S)):
@@ -95,7 +108,7 @@ def end_descendants() -> None:
         while time.monotonic() < limit:
             _reap()
             living = descendants(os.getpid())
-            if not living:
+            if not living and _childless():
                 return
             for pid in living - sent:  # new ones may have been started meanwhile
                 with contextlib.suppress(ProcessLookupError):
