@@ -21,6 +21,10 @@ class SpecError(DragflError, ValueError):
     exit_code = 2
 
 
+class UnsafeSpec(SpecError):
+    """In safe mode: the spec names code to import. Nothing was imported."""
+
+
 class PartError(DragflError):
     """A part of the user's own raised an exception, or returned what its contract does not allow."""
 

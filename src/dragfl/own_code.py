@@ -8,21 +8,43 @@ import sys
 import traceback
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dragfl.errors import DragflError, NotFinite, PartError, SpecError, nearest
+from dragfl.errors import DragflError, NotFinite, PartError, SpecError, UnsafeSpec, nearest
 from dragfl.lazy import Tensor, torch
 
 PLAIN = (bool, int, float, str, list, tuple, dict)  # values that a spec can hold
 OBJECT = "object:"  # before the name of a Python object that a spec cannot name
 _imported: dict[int, tuple[str, Any]] = {}  # id -> (name, object): what a spec has named, which may be an instance
+_refused: ContextVar[bool] = ContextVar("refuse_own_code", default=False)
+
+
+@contextmanager
+def refuse_own_code(refuse: bool = True) -> Iterator[None]:
+    """Within this block `import_object` raises instead of importing; False changes nothing."""
+    token = _refused.set(refuse or _refused.get())
+    try:
+        yield
+    finally:
+        _refused.reset(token)
+
+
+def check_imports_allowed(where: str, target: str) -> None:
+    """Raise if the user's code must not be imported here."""
+    if _refused.get():
+        raise UnsafeSpec(
+            f"{where}: '{target}' names code outside dragfl, which is not imported in safe mode; use a built-in name, "
+            "or read that code first and run without --safe (in Python: safe=False)"
+        )
 
 
 def import_object(where: str, target: str) -> Any:
-    """Import `module:attr` from an installed module or the current folder."""
+    """Import `module:attr` from an installed module or the current folder; refused within `refuse_own_code`."""
+    check_imports_allowed(where, target)
     if target.startswith(OBJECT):
         raise SpecError(
             f"{where}: '{target}' marks a Python object that a spec cannot name, so this spec cannot be repeated "

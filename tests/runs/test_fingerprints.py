@@ -21,6 +21,7 @@ from dragfl.cli import main
 from dragfl.data.dataset import from_tensors
 from dragfl.errors import DamagedRun, DragflError, DragflWarning, Interrupted, SpecError
 from dragfl.runs import fingerprints
+from dragfl.runs.digests import with_digest
 from dragfl.runs.fingerprints import Fingerprints, digest_data
 from dragfl.runs.sweep import Callbacks
 from tests.conftest import Load, kept_bytes
@@ -277,15 +278,15 @@ class TestCommandLine:
         assert main(["run", "x.toml", "--quiet"]) == 0
         path = folder / "runs" / "run-1" / "run.json"
         info = json.loads(path.read_text())
-        path.write_text(json.dumps(info | {"torch": "1.0", "dragfl": "0.0.1"}))
+        path.write_text(json.dumps(with_digest(info | {"torch": "1.0", "dragfl": "0.0.1"})))
         assert main(["run", "x.toml", "--quiet"]) == 0
         lines = capsys.readouterr().err.splitlines()
         assert [line.partition(" made with ")[2].split(",")[0] for line in lines] == ["dragfl 0.0.1", "torch 1.0"]
         assert all(line.startswith("warning: runs/run-1: ") for line in lines)
-        path.write_text(json.dumps(info | {"fingerprints": info["fingerprints"] | {"dragfl": "other"}}))
+        path.write_text(json.dumps(with_digest(info | {"fingerprints": info["fingerprints"] | {"dragfl": "other"}})))
         assert main(["run", "x.toml", "--quiet"]) == 0
         assert "warning: runs/run-1: the source of dragfl was edited since" in capsys.readouterr().err
-        path.write_text(json.dumps({k: v for k, v in info.items() if k != "fingerprints"}))
+        path.write_text(json.dumps({k: v for k, v in info.items() if k not in ("fingerprints", "digest")}))
         assert main(["run", "x.toml", "--quiet"]) == 0
         assert "warning: runs/run-1: it was made by a version without fingerprints" in capsys.readouterr().err
 
@@ -351,9 +352,9 @@ def test_code_replaced_in_memory(folder: Path) -> None:
     with pytest.raises(SpecError, match=r"but not the code of algorithm\.aggregate; "):
         dragfl.run(dragfl.load("x.toml", OWN[0]), "r")
     info = json.loads((run.path / "run.json").read_text())
-    (run.path / "run.json").write_text(json.dumps(info | {"python": "3.9.1"}))
+    (run.path / "run.json").write_text(json.dumps(with_digest(info | {"python": "3.9.1"})))
     assert dragfl.run(dragfl.load("x.toml", OWN[0]), "r").finished, "bytecode of another Python is not compared"
-    (run.path / "run.json").write_text(json.dumps(info | {"dragfl": "0.0.9"}))
+    (run.path / "run.json").write_text(json.dumps(with_digest(info | {"dragfl": "0.0.9"})))
     with pytest.warns(DragflWarning, match=r"made with dragfl 0\.0\.9"):
         assert dragfl.run(dragfl.load("x.toml", OWN[0]), "r").finished, "nor digests of another dragfl"
 
@@ -386,7 +387,7 @@ def test_runs_of_an_older_version_warn_once(tmp_path: Path) -> None:
     tables = {"rounds": 1, "clients": {"total": 2, "local_steps": 1}, "model": {"name": "logistic"}}
     for run in dragfl.sweep(tables, {"seed": [0, 1, 2]}, tmp_path):
         info = json.loads((run.path / "run.json").read_text())
-        del info["fingerprints"]
+        del info["fingerprints"], info["digest"]
         (run.path / "run.json").write_text(json.dumps(info))
     with pytest.warns(DragflWarning, match="seed0 and 2 more runs: it was made by a version without") as seen:
         dragfl.sweep(tables, {"seed": [0, 1, 2]}, tmp_path)

@@ -1,4 +1,4 @@
-"""A run that is interrupted by Ctrl-C or SIGTERM, once or twice; and a second process in the same run directory."""
+"""A run that is interrupted by Ctrl-C, SIGTERM or SIGHUP, once or twice; and a second process in its directory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def resumed_bytes(run: Path) -> dict[str, bytes]:
     return kept_bytes(run)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_first_signal_ends_the_round_and_writes_a_checkpoint(
     tmp_path: Path, uninterrupted: Path, number: signal.Signals
 ) -> None:

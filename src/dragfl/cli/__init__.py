@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
 from dragfl import __version__
@@ -93,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
     args = None
     try:
         args = _parse(sys.argv[1:] if argv is None else argv)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _safe_mode(args):
             warnings.simplefilter("once", DragflWarning)
             warnings.showwarning = _print_warning
             code = int(args.run(args))
@@ -116,6 +117,15 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print(f"dragfl: {problem}", file=sys.stderr)
         return SpecError.exit_code
+
+
+def _safe_mode(args: argparse.Namespace) -> AbstractContextManager[None]:
+    """With `--safe` no code of the user is imported while the command runs."""
+    if not getattr(args, "safe", False):
+        return nullcontext()
+    from dragfl.own_code import refuse_own_code
+
+    return refuse_own_code()
 
 
 def _describe_system_error(error: Exception) -> str | None:

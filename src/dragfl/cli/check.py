@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from dragfl.cli.options import add_safe_option
+
 KINDS = ("aggregate", "correction", "server-step", "attack", "algorithm", "model", "partition", "dataset")
 
 
@@ -19,6 +21,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument("--as", dest="kind", choices=KINDS, help="the kind of part, where it is not clear")
     command.add_argument("--shape", metavar="1,28,28", help="input shape for a model (default: some common ones)")
     command.add_argument("--json", action="store_true", help="print one JSON object")
+    add_safe_option(command)
     command.set_defaults(run=run)
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dragfl.cli.options import add_safe_option
 from dragfl.errors import DataError, SpecError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     action.add_argument("--out", type=Path, default=Path("figures"), metavar="DIR", help="default: figures")
     action.add_argument("--no-figures", action="store_true", help="print the table only")
     action.add_argument("--json", action="store_true", help="print the summary as one JSON object")
+    add_safe_option(action)
     action.set_defaults(run=show_dataset)
 
     action = actions.add_parser("play", help="write a generated play, an example for the dataset text:PATH")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from dragfl.cli.options import add_safe_option
+
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
@@ -27,6 +29,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     new.add_argument("--port", type=int, default=8443, help="port that nodes connect to (default: 8443)")
     new.add_argument("--insecure", action="store_true", help="no TLS and no node keys: for tests on this machine only")
+    add_safe_option(new)
     new.set_defaults(run=_init)
     check = actions.add_parser(
         "check",
@@ -35,10 +38,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     check.add_argument("folder", type=Path, metavar="DIR")
     check.add_argument("--json", action="store_true", help="print one JSON object")
+    add_safe_option(check)
     check.set_defaults(run=_check)
     node = actions.add_parser("add-node", help="write the folder of one more node")
     node.add_argument("folder", type=Path, metavar="DIR")
     node.add_argument("name", metavar="NAME", help="lower-case letters, digits and '-'")
+    add_safe_option(node)
     node.set_defaults(run=_add_node)
     renew = actions.add_parser("renew", help="replace the server's certificate by a new one")
     renew.add_argument("folder", type=Path, metavar="DIR")

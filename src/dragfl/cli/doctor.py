@@ -10,6 +10,13 @@ import shutil
 import time
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragfl.errors import SpecError
+
+if TYPE_CHECKING:
+    from dragfl.config.spec import Experiment
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -17,12 +24,23 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "doctor",
         help="check the installation",
         description="Print the versions of Python, of the required packages and of those of every extra, and run "
-        "three rounds as a test.",
+        "three rounds as a test. With --deep, also check torch's kernels, memory, file locks, disk space and versions, "
+        "for one experiment if it is given. The exit code is 1 if a check failed.",
     )
+    command.add_argument("experiment", nargs="?", type=Path, help="with --deep: a TOML file, whose needs are estimated")
+    command.add_argument("--deep", action="store_true", help="check the machine as well")
+    command.add_argument("--out", type=Path, help="with --deep: the folder of the runs (default: runs)")
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
+    if not args.deep and (args.experiment or args.out):
+        raise SpecError(f"doctor: {args.experiment or '--out'} is used by the checks of --deep only; add --deep")
+    experiment = None
+    if args.experiment:  # a wrong spec is reported before any check
+        from dragfl.config.spec import load
+
+        experiment = load(args.experiment)
     print(f"python {platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores")
     for extra, packages in packages_by_extra(requires("dragfl") or ()).items():
         print(describe_packages(extra, packages if extra else ["dragfl", *packages]))
@@ -34,11 +52,25 @@ def run(args: argparse.Namespace) -> int:
 
     print(f"torch devices: cpu{', cuda' if torch.cuda.is_available() else ''}")
     started = time.perf_counter()
-    experiment = dragfl.load({"rounds": 3, "algorithm": {"name": "drag"}, "model": {"name": "logistic"}})
-    last = list(dragfl.simulate(experiment))[-1]
+    small = dragfl.load({"rounds": 3, "algorithm": {"name": "drag"}, "model": {"name": "logistic"}})
+    last = list(dragfl.simulate(small))[-1]
     print(f"three rounds of DRAG on digits: accuracy {last.accuracy:.3f}, {time.perf_counter() - started:.1f} s")
+    if args.deep:
+        return print_checks(experiment, args.out or Path("runs"))
     print("OK")
     return 0
+
+
+def print_checks(experiment: Experiment | None, folder: Path) -> int:
+    """Print one line for each check of the machine; returns 1 if one failed, else 0."""
+    from dragfl.health import check_machine
+
+    checks = check_machine(experiment, folder)
+    for check in checks:
+        print(check)
+    count = {status: sum(check.status == status for check in checks) for status in ("OK", "warning", "failed")}
+    print(f"{count['OK']} OK, {count['warning']} warnings, {count['failed']} failed")
+    return 1 if count["failed"] else 0
 
 
 def packages_by_extra(requirements: Iterable[str]) -> dict[str, list[str]]:

@@ -1,11 +1,11 @@
-"""Ctrl-C and SIGTERM: the first one ends the round and writes a checkpoint, the second one stops immediately."""
+"""Ctrl-C, SIGTERM and SIGHUP (a closed terminal): the first one ends the round, the second one stops immediately."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 
@@ -19,9 +19,13 @@ def catch_interrupts() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked = True
-        print("\nending the round and writing a checkpoint; Ctrl-C again stops immediately", file=sys.stderr)
+        with suppress(OSError):  # the terminal may be closed
+            print("\nending the round and writing a checkpoint; Ctrl-C again stops immediately", file=sys.stderr)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # started by nohup
+        signals.remove(signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in signals}
     try:
         yield lambda: asked
     finally:

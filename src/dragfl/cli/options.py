@@ -12,6 +12,7 @@ from dragfl.errors import SpecError
 def add_output_options(command: argparse.ArgumentParser) -> None:
     add_log_option(command)
     add_quiet_option(command)
+    add_safe_option(command)
     command.add_argument("--json", action="store_true", help="print one JSON object per round, then the result")
 
 
@@ -23,6 +24,10 @@ def add_log_option(command: argparse.ArgumentParser) -> None:
         metavar="TRACKER",
         help="log every round to tensorboard, mlflow or wandb as well; may be given several times",
     )
+
+
+def add_safe_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--safe", action="store_true", help="refuse a spec that names code to import (module:attr)")
 
 
 def add_quiet_option(command: argparse.ArgumentParser) -> None:
@@ -42,6 +47,7 @@ def add_sweep_options(command: argparse.ArgumentParser, default_out: str) -> Non
         help="start over the runs whose settings, data, weights or code are others now; the matching ones are kept",
     )
     add_quiet_option(command)
+    add_safe_option(command)
 
 
 def number_of_jobs(args: argparse.Namespace, runs: float) -> int:

@@ -27,6 +27,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(args: argparse.Namespace) -> int:
     existing = load_run(args.path)
     if existing.complete:
+        existing.check_files()
         return print_result(existing, args, already_done=True)
 
     import dragfl

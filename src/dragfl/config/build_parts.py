@@ -20,7 +20,7 @@ from dragfl.config.overrides import ATTACKER_KEYS, EXCEEDS_F, NO_ATTACK, with_na
 from dragfl.config.registry import build, describe, look_up
 from dragfl.config.tables import Attackers
 from dragfl.data import DATASETS, FILE_KINDS
-from dragfl.errors import SpecError, nearest
+from dragfl.errors import SpecError, UnsafeSpec, nearest
 from dragfl.models import MODELS
 from dragfl.own_code import OBJECT, import_object, is_function, name_of, named_errors, parameters_of, spec_name
 from dragfl.types import Algorithm, Attack
@@ -101,6 +101,8 @@ def make_algorithm(tables: Mapping[str, Any]) -> Algorithm:
     expanded = expand(table)
     try:
         parts = {part: make_part(part, expanded[part]) for part in PARTS}
+    except UnsafeSpec:  # `dragfl resume` tells it from a damaged spec
+        raise
     except SpecError as error:
         raise SpecError(_as_written(str(error), table, tables.get("algorithm", {}))) from error.__cause__
     return Algorithm(**parts, name=expanded["name"])

@@ -44,7 +44,7 @@ from dragfl.config.tables import Attackers, Checkpoint, Clients, Data, Engine, E
 from dragfl.data.partitions import PARTITIONS, Partition
 from dragfl.errors import SpecError
 from dragfl.models import MODELS
-from dragfl.own_code import OBJECT, name_of, named_errors, spec_name
+from dragfl.own_code import OBJECT, name_of, named_errors, refuse_own_code, spec_name
 from dragfl.types import Algorithm, AssumesAttackers, Attack, RefusesAggregates, Robust
 
 PLAIN_TABLES: dict[str, Any] = {
@@ -122,7 +122,7 @@ class Experiment:
         return tomli_w.dumps(self.tables())
 
 
-def load(source: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
+def load(source: str | Path | Mapping[str, Any], *overrides: str, safe: bool = False) -> Experiment:
     """Read, override, check and resolve an experiment.
 
     Parameters
@@ -131,8 +131,10 @@ def load(source: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
         A TOML file, or its tables as a mapping, in which any name may be the Python object itself.
     *overrides
         Changes as on the command line, such as "clients.lr=0.05".
+    safe
+        Raise `SpecError` where the spec names code to import (`module:attr`), before anything is imported.
     """
-    with located(source, overrides):
+    with located(source, overrides), refuse_own_code(safe):
         return resolve(override(read(source), overrides))
 
 

@@ -83,7 +83,7 @@ def resume_local(
     log: Names = (),
 ) -> Run:
     """Continue an unfinished run, as `dragfl.resume` does, with new nodes that have the old client states."""
-    from dragfl.runs.checkpoint import checkpointed_lengths
+    from dragfl.runs.checkpoint import checkpointed_logs
     from dragfl.runs.loop import resume, resumed_experiment, truncate_logs
 
     existing = load_run(path)
@@ -99,7 +99,7 @@ def resume_local(
     experiment = resumed_experiment(existing, experiment)
     check_local(experiment)
     with lock_folder(folder):
-        truncate_logs(folder, checkpointed_lengths(folder))
+        truncate_logs(folder, checkpointed_logs(folder))
         (folder / NODES).unlink(missing_ok=True)  # the keys of the nodes are new, their numbers are not
     return _run(experiment, folder, on_record, should_stop, trackers)
 

@@ -144,6 +144,7 @@ def _is_not_selected(run: Path) -> bool:
 
 def check_run(run: Run, *, clients: bool = True) -> None:
     """Read every file that a report uses; `DamagedRun` if one is missing, incomplete or of another form."""
+    run.check_spec()
     for key in TABLES & flatten(run.spec).keys():
         raise _damaged(run, SPEC, f"{key} is no table")
     for file, table, keys in ((SPEC, run.spec, ("rounds", "target_accuracy")), (RESULT, run.result or {}, BYTES)):

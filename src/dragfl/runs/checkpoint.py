@@ -1,13 +1,12 @@
 """Save and restore the state of a run: tensors as safetensors, numbers as JSON, never a pickle.
 
-`checkpoint.json` is the commit point. It holds the name and digest of its tensor file, the byte length of each log,
-and a digest of itself. Log lines written after it are cut off on resume.
+`checkpoint.json` is the commit point. It holds the name and digest of its tensor file, the byte length and digest of
+each log, and a digest of itself. Log lines written after it are cut off on resume.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from torch import Tensor, isfinite
 from dragfl import atomic
 from dragfl.engine.state import Federation, FederationState
 from dragfl.errors import DamagedRun
+from dragfl.runs.digests import MISMATCH, SELF, LogEnd, file_digest, is_intact, with_digest
 from dragfl.runs.directory import CHECKPOINT, LOGS
 
 FORMAT = 1
@@ -29,9 +29,7 @@ VECTORS = ("buffers", "own")  # of the federation's state, where it has them
 CLIENT_STATE = "clients."  # prefix of the client store's tensors
 
 
-def save_checkpoint(
-    folder: Path, federation: Federation, state: FederationState, log_lengths: Mapping[str, int]
-) -> None:
+def save_checkpoint(folder: Path, federation: Federation, state: FederationState, logs: Mapping[str, LogEnd]) -> None:
     """Write a checkpoint of `state`. The previous one stays valid until this one is durable."""
     tensors, numbers = flatten_state(state)
     tensors |= {f"{CLIENT_STATE}{name}": value for name, value in federation.store.tensors().items()}
@@ -41,50 +39,52 @@ def save_checkpoint(
         "format": FORMAT,
         "round": state.t,
         "tensors": name,
-        "blake2b": _file_digest(folder / name),
-        "lengths": dict(log_lengths),
+        "blake2b": file_digest(folder / name),
+        "lengths": {log: end.length for log, end in logs.items()},
+        "digests": {log: end.digest for log, end in logs.items()},
         "numbers": numbers,
     }
-    atomic.write_json(folder / CHECKPOINT, table | {"digest": _table_digest(table)})
+    atomic.write_json(folder / CHECKPOINT, with_digest(table))
     federation.store.checkpointed()
     for old in folder.glob("checkpoint-*.safetensors"):
         if old.name != name:
             old.unlink()
 
 
-def load_checkpoint(folder: Path, federation: Federation) -> tuple[FederationState, dict[str, int]]:
-    """(state, log lengths) of the last checkpoint, or of the start if there is none yet."""
+def load_checkpoint(folder: Path, federation: Federation) -> tuple[FederationState, dict[str, LogEnd]]:
+    """(state, ends of the logs) of the last checkpoint, or of the start if there is none yet."""
     if not (folder / CHECKPOINT).exists():
-        return federation.start(), dict.fromkeys(LOGS, 0)
+        return federation.start(), dict.fromkeys(LOGS, LogEnd())
     with _named_damage(folder):
         table = _read_table(folder)
         path = folder / Path(table["tensors"]).name
-        if _file_digest(path) != table["blake2b"]:
-            raise ValueError(f"checksum mismatch of {path.name}")
+        if file_digest(path) != table["blake2b"]:
+            raise ValueError(f"{MISMATCH} of {path.name}")
         tensors = load_file(path, device=str(federation.initial.device))
         state = restore_state(federation, int(table["round"]), tensors, table["numbers"])
-        return state, _lengths(table)
+        return state, _log_ends(table)
 
 
-def checkpointed_lengths(folder: Path) -> dict[str, int]:
-    """The length of each log at the last checkpoint, or at the start if there is none yet."""
+def checkpointed_logs(folder: Path) -> dict[str, LogEnd]:
+    """The end of each log at the last checkpoint, or at the start if there is none yet."""
     if not (folder / CHECKPOINT).exists():
-        return dict.fromkeys(LOGS, 0)
+        return dict.fromkeys(LOGS, LogEnd())
     with _named_damage(folder):
-        return _lengths(_read_table(folder))
+        return _log_ends(_read_table(folder))
 
 
 def _read_table(folder: Path) -> dict[str, Any]:
     table: dict[str, Any] = json.loads((folder / CHECKPOINT).read_text())
     if table["format"] != FORMAT:
         raise ValueError(f"format {table['format']!r}, this version of dragfl reads {FORMAT}")
-    if table.pop("digest") != _table_digest(table):
-        raise ValueError("checksum mismatch")
+    if SELF not in table or not is_intact(table):
+        raise ValueError(MISMATCH)
     return table
 
 
-def _lengths(table: Mapping[str, Any]) -> dict[str, int]:
-    return {name: int(table["lengths"][name]) for name in LOGS}
+def _log_ends(table: Mapping[str, Any]) -> dict[str, LogEnd]:
+    digests = table.get("digests", {})
+    return {name: LogEnd(int(table["lengths"][name]), digests.get(name)) for name in LOGS}
 
 
 @contextmanager
@@ -142,13 +142,3 @@ def _without_shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         separate[name] = value.clone() if value.untyped_storage().data_ptr() in seen else value
         seen.add(separate[name].untyped_storage().data_ptr())
     return separate
-
-
-def _table_digest(table: Mapping[str, Any]) -> str:
-    """A digest of the table's content, whatever the order of its keys."""
-    return hashlib.blake2b(json.dumps(table, sort_keys=True).encode(), digest_size=20).hexdigest()
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()

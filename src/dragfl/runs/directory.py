@@ -3,7 +3,7 @@
 | file | content |
 |---|---|
 | spec.toml | the resolved experiment; `dragfl run` on it repeats the run |
-| run.json | versions, git commit, seed, machine, fingerprints of data, initial weights, model and code |
+| run.json | versions, git commit, seed, machine, fingerprints of data, initial weights, model and code; checksums |
 | metrics.jsonl | one line per round; no value depends on the clock |
 | clients.jsonl | one line per round: a list for each telemetry value, with an entry for each sampled client |
 | timing.jsonl | one line per round: seconds and memory |
@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ from dragfl.config.migrate import rename_keys
 from dragfl.config.tables import TARGET_METRICS
 from dragfl.errors import DamagedRun, Diverged, SpecError
 from dragfl.lazy import Tensor
+from dragfl.runs.digests import MISMATCH, bytes_digest, file_digest, is_intact, table_digest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +69,33 @@ class Run:
     def info(self) -> dict[str, Any]:
         """Versions, git commit, seed, machine, fingerprints."""
         self._check_not_replaced()
-        return _read_json(self.path / INFO)
+        table = _read_json(self.path / INFO)
+        if not is_intact(table):
+            raise _damaged(self.path / INFO, MISMATCH)
+        return table
+
+    def check_spec(self) -> None:
+        """Raise `DamagedRun` if the settings in the spec that decide the result are not those of the start."""
+        expected = self.info.get("settings") if self.info.get("dragfl") == version("dragfl") else None  # keys change
+        if expected is not None and settings_digest(self.spec) != expected:
+            raise _damaged(self.path / SPEC, f"{MISMATCH}: its settings are not those of the start of the run")
+
+    def check_files(self) -> None:
+        """Raise `DamagedRun` if a file of a finished run does not have the checksum in its run.json."""
+        self.check_spec()
+        for name, digest in self._checksums().items():
+            if (self.path / name).is_file() and file_digest(self.path / name) != digest:
+                raise self._damaged_model(MISMATCH) if name == MODEL else _damaged(self.path / name, MISMATCH)
+
+    def _checksums(self) -> dict[str, str]:
+        """The checksum of each file of a finished run; empty for an unfinished one, and one of an earlier version."""
+        if not self.finished or not (self.path / INFO).is_file():
+            return {}
+        files = Run(self.path).info.get("files")  # read again: the run may have finished since
+        return files if isinstance(files, dict) else {}
+
+    def _damaged_model(self, error: object) -> DamagedRun:
+        return DamagedRun(f"{self.path / MODEL}: cannot be read ({error}); delete it, then: dragfl resume {self.path}")
 
     def _check_not_replaced(self) -> None:
         """Raise if the directory was started over since its first file was read: the numbers would be of two runs."""
@@ -84,18 +113,18 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """One dict per round; `accuracy` and `loss` only where the round was evaluated."""
         self._check_not_replaced()
-        return _read_lines(self.path / METRICS)
+        return self._read_log(METRICS)
 
     @cached_property
     def clients(self) -> list[dict[str, Any]]:
         """One dict per round of equally long lists: `client`, `attacker`, `dropped`, `norm`, `cosine`, ..."""
         self._check_not_replaced()
-        return _read_lines(self.path / CLIENTS)
+        return self._read_log(CLIENTS)
 
     @cached_property
     def timing(self) -> list[dict[str, Any]]:
         self._check_not_replaced()
-        return _read_lines(self.path / TIMING)
+        return self._read_log(TIMING)
 
     @cached_property
     def nodes(self) -> dict[int, dict[str, Any]]:
@@ -128,7 +157,11 @@ class Run:
     def result(self) -> dict[str, Any] | None:
         """The summary of a finished run, else None."""
         self._check_not_replaced()
-        return _read_json(self.path / RESULT) if self.finished else None
+        if not self.finished:
+            return None
+        if (expected := self._checksums().get(RESULT)) is not None and file_digest(self.path / RESULT) != expected:
+            raise _damaged(self.path / RESULT, MISMATCH)
+        return _read_json(self.path / RESULT)
 
     @property
     def name(self) -> str:
@@ -185,11 +218,35 @@ class Run:
             reason = "the file is missing" if self.finished else "the run has not finished"
             raise DamagedRun(f"{self.path}: no {MODEL}; {reason}: dragfl resume {self.path}")
         try:
+            if (expected := self._checksums().get(MODEL)) is not None and file_digest(self.path / MODEL) != expected:
+                raise self._damaged_model(MISMATCH)
             return load_file(self.path / MODEL)
         except (SafetensorError, OSError) as error:
-            raise DamagedRun(
-                f"{self.path / MODEL}: cannot be read ({error}); delete it, then: dragfl resume {self.path}"
-            ) from None
+            raise self._damaged_model(error) from None
+
+    def _read_log(self, name: str) -> list[dict[str, Any]]:
+        """The lines of a log. Those of a finished run, and those up to the checkpoint, are compared with a checksum."""
+        self._check_not_replaced()
+        try:
+            length, digest = self._log_end(name)
+            content = (self.path / name).read_bytes() if (self.path / name).exists() else b""
+            if digest is not None and bytes_digest(content[:length]) != digest:
+                if (length, digest) == self._log_end(name):  # else the run has gone on, or has started over
+                    raise _damaged(self.path / name, MISMATCH)
+                return self._read_log(name)
+            return _read_lines(content.decode())
+        except (OSError, ValueError) as error:  # UnicodeDecodeError is a ValueError
+            raise _damaged(self.path / name, error) from None
+
+    def _log_end(self, name: str) -> tuple[int | None, str | None]:
+        """(number of bytes, their checksum) of the part of a log that has a checksum; None is all of it, and none."""
+        if self.finished:
+            return None, self._checksums().get(name)
+        try:
+            table = json.loads((self.path / CHECKPOINT).read_text())
+            return int(table["lengths"][name]), table["digests"][name]
+        except (OSError, ValueError, KeyError, TypeError):  # none yet, or an older or damaged one: resume reports it
+            return None, None
 
     def to_pandas(self) -> pd.DataFrame:
         """The metrics as a data frame, one row per round."""
@@ -213,7 +270,12 @@ def find_run(path: Path) -> Run | None:
     return Run(path) if (path / SPEC).is_file() else None
 
 
-def _damaged(path: Path, error: Exception) -> DamagedRun:
+def settings_digest(spec: Mapping[str, Any]) -> str:
+    """The checksum of the settings of a resolved spec that decide the result."""
+    return table_digest(comparable(spec))
+
+
+def _damaged(path: Path, error: object) -> DamagedRun:
     return DamagedRun(f"{path}: cannot be read ({error}); the run is damaged: restore the file or run again")
 
 
@@ -227,12 +289,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _read_lines(path: Path) -> list[dict[str, Any]]:
+def _read_lines(text: str) -> list[dict[str, Any]]:
     """Every complete line. An incomplete last line (the run was killed, or is still writing) is left out."""
-    try:
-        text = path.read_text()
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:  # UnicodeDecodeError is a ValueError
-        raise _damaged(path, error) from None
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]

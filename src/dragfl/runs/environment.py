@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+GIT_S = 60.0  # git can hang on a dead network disk
+
 
 def describe_environment(seed: int, **sizes: int) -> dict[str, Any]:
     """The content of run.json; `sizes`: of the problem, such as its number of parameters."""
@@ -36,6 +38,6 @@ def _git_commit() -> str | None:
     """The commit of the current folder, with `-dirty` if files were changed."""
     describe = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        return subprocess.run(describe, capture_output=True, text=True, timeout=5).stdout.strip() or None
+        return subprocess.run(describe, capture_output=True, text=True, timeout=GIT_S).stdout.strip() or None
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,8 +16,9 @@ from dragfl import atomic
 from dragfl.build import Connect
 from dragfl.config.spec import Experiment, as_experiment, load
 from dragfl.engine.allocator import keep_freed_memory
-from dragfl.errors import DamagedRun, Diverged, Interrupted, SpecError
+from dragfl.errors import DamagedRun, Diverged, Interrupted, SpecError, UnsafeSpec
 from dragfl.runs.checkpoint import load_checkpoint, save_checkpoint
+from dragfl.runs.digests import MISMATCH, LogEnd, bytes_digest, file_digest, new_digest, with_digest
 from dragfl.runs.directory import (
     CLIENTS,
     FLOWER,
@@ -32,6 +34,7 @@ from dragfl.runs.directory import (
     Run,
     find_run,
     load_run,
+    settings_digest,
 )
 from dragfl.runs.environment import describe_environment
 from dragfl.runs.fingerprints import Fingerprints, of_simulation
@@ -101,6 +104,7 @@ def _finished_run(experiment: Experiment, existing: Run) -> Run | None:
     check_fingerprint(Fingerprints().of(experiment), existing)
     if not existing.finished:
         raise SpecError(f"{existing.path}: holds this run, unfinished; continue with: dragfl resume {existing.path}")
+    existing.check_files()
     warn_of_doubts([existing])
     return existing
 
@@ -112,9 +116,10 @@ def _write_start(simulation: Simulation, folder: Path, *, fresh: bool) -> None:
     info = describe_environment(simulation.experiment.seed, **sizes)
     spec = simulation.experiment.to_toml()
     info |= {"id": os.urandom(8).hex(), "fingerprints": of_simulation(simulation)}
+    info |= {"settings": settings_digest(tomllib.loads(spec))}
     if fresh:
         clear_run(folder)
-    atomic.write_json(folder / INFO, info)
+    atomic.write_json(folder / INFO, with_digest(info))
     atomic.write_text(folder / SPEC, spec)
 
 
@@ -137,6 +142,7 @@ def resume(
     folder = existing.path
     trackers = check_trackers(log, None if existing.complete else folder)
     if existing.complete:
+        existing.check_files()
         return existing if experiment is None else _finished_run(experiment, existing) or existing
     refuse_if_locked(folder)
     experiment = resumed_experiment(existing, experiment)
@@ -155,10 +161,10 @@ def resume(
         elif existing.info.get("fingerprints") != fingerprint:  # nothing is there to continue
             _write_start(simulation, folder, fresh=True)
             existing = load_run(folder)
-        simulation.state, lengths = load_checkpoint(folder, simulation.federation)
+        simulation.state, ends = load_checkpoint(folder, simulation.federation)
         if existing.finished:
             return _restore_model(simulation, existing)
-        truncate_logs(folder, lengths)
+        truncate_logs(folder, ends)
         target = experiment.target_accuracy if experiment.stop_at_target else None
         simulation.at_target = target is not None and existing.rounds_to(target) is not None
         return _run_rounds(simulation, folder, on_record, should_stop, trackers)
@@ -170,12 +176,16 @@ def resumed_experiment(existing: Run, experiment: Experiment | None) -> Experime
         check_same_experiment(experiment, existing)
         return _with_stored_settings(experiment, existing)
     try:
-        return load(existing.spec)
+        experiment = load(existing.spec)
+    except UnsafeSpec:
+        raise
     except SpecError as error:
         raise DamagedRun(
             f"{existing.path / SPEC}: {error} (if this names your own Python object: resume where it can be imported, "
             "or from Python with dragfl.resume(path, experiment))"
         ) from None
+    existing.check_spec()
+    return experiment
 
 
 def _restore_model(simulation: Simulation, existing: Run) -> Run:
@@ -270,6 +280,7 @@ class RoundLogs:
 
     def __enter__(self) -> RoundLogs:
         self._files: dict[str, IO[bytes]] = {name: (self.folder / name).open("ab") for name in LOGS}
+        self._digests = {name: new_digest((self.folder / name).read_bytes()) for name in LOGS}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -279,41 +290,47 @@ class RoundLogs:
 
     def append(self, record: RoundRecord) -> None:
         for name, values in ((METRICS, record.metrics), (CLIENTS, record.clients), (TIMING, record.timing)):
-            line = json.dumps({"round": record.round, **values}, separators=(",", ":"), allow_nan=False)
+            text = json.dumps({"round": record.round, **values}, separators=(",", ":"), allow_nan=False)
+            line = text.encode() + b"\n"
             try:
-                self._files[name].write(line.encode() + b"\n")
+                self._files[name].write(line)
                 self._files[name].flush()
             except OSError as error:
                 raise atomic.storage_error(self.folder / name, error) from error
+            self._digests[name].update(line)
 
-    def sync(self) -> dict[str, int]:
-        """Make the logs durable; returns their lengths in bytes."""
+    def sync(self) -> dict[str, LogEnd]:
+        """Make the logs durable; returns their ends."""
         for name, file in self._files.items():
             try:
                 os.fsync(file.fileno())
             except OSError as error:
                 raise atomic.storage_error(self.folder / name, error) from error
-        return {name: file.tell() for name, file in self._files.items()}
+        return {name: LogEnd(file.tell(), self._digests[name].hexdigest()) for name, file in self._files.items()}
 
 
-def truncate_logs(folder: Path, lengths: Mapping[str, int]) -> None:
-    """Cut the logs back to their lengths at the checkpoint and delete temporary files; on damage, change nothing."""
-    sizes = {name: (folder / name).stat().st_size if (folder / name).exists() else 0 for name in LOGS}
+def truncate_logs(folder: Path, ends: Mapping[str, LogEnd]) -> None:
+    """Cut the logs back to their ends at the checkpoint and delete temporary files; on damage, change nothing."""
+    sizes: dict[str, int] = {}
+    for name, (length, digest) in ends.items():
+        content = (folder / name).read_bytes() if (folder / name).exists() else b""
+        sizes[name] = len(content)
+        if len(content) < length:
+            problem = f"{len(content)} bytes, but {length} at the last checkpoint"
+        elif digest is not None and bytes_digest(content[:length]) != digest:
+            problem = f"{MISMATCH} of the first {length} bytes, those up to the last checkpoint"
+        else:
+            continue
+        raise DamagedRun(f"{folder / name}: {problem}; restore the file or run again")
     for name, size in sizes.items():
-        if size < lengths[name]:
-            raise DamagedRun(
-                f"{folder / name}: {size} bytes, but {lengths[name]} at the last checkpoint; "
-                "restore the file or run again"
-            )
-    for name, size in sizes.items():
-        if size > lengths[name]:
-            os.truncate(folder / name, lengths[name])
+        if size > ends[name].length:
+            os.truncate(folder / name, ends[name].length)
     for temporary in folder.glob("*.tmp"):
         temporary.unlink()
 
 
 def _write_result(folder: Path, stopped_by: str, **message: str) -> None:
-    """Write the summary, computed from the log."""
+    """Write the summary, computed from the log, after the checksums of all files of the finished run."""
     run = Run(folder)
     target = run.spec.get("target_accuracy")
     accuracies = [value for _, value in run.accuracy]
@@ -327,4 +344,7 @@ def _write_result(folder: Path, stopped_by: str, **message: str) -> None:
         **{name: sum(int(row[name]) for row in run.metrics) for name in ("bytes_down", "bytes_up")},
         **message,
     }
-    atomic.write_json(folder / RESULT, result)
+    text = json.dumps(result, indent=1) + "\n"
+    files = {name: file_digest(folder / name) for name in (*LOGS, MODEL) if (folder / name).exists()}
+    atomic.write_json(folder / INFO, with_digest({**run.info, "files": {**files, RESULT: bytes_digest(text.encode())}}))
+    atomic.write_text(folder / RESULT, text)

@@ -215,5 +215,5 @@ COMMANDS: list[tuple[str, int, str]] = [
     ("demo --rounds x", 2, "demo: argument --rounds: invalid int value: 'x'"),
     ("demo --out somewhere", 2, "somewhere: exists and was not written by `dragfl demo`; choose another --out"),
     ("demo --out good.toml", 2, "good.toml: exists and was not written by `dragfl demo`"),
-    ("doctor now", 2, "unrecognized arguments: now"),
+    ("doctor now", 2, "add --deep"),
 ]
