@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import aggregation, aggregators, memory, root_rules, rounds, trainers
+from benchmarks import aggregation, aggregators, growth, memory, root_rules, rounds, trainers
 from benchmarks.results import BUSY, Comparison, Row, describe_environment
 from benchmarks.timing import Tick, silent
 from benchmarks.workloads import WORKLOADS
@@ -26,13 +26,17 @@ REPEATS = 9
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmarks named on the command line and return the exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["growth"]:  # has options of its own
+        return growth.main(words[1:])
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure dragfl against the bare kernels, a plain PyTorch loop, and other libraries that are "
         "installed. Contenders take turns in one run; medians and ratios are printed, written as JSON and drawn. "
         "W1, W2: rounds of the MLP; W3: rounds of the CNN; W4: aggregation; W5: 10,000 clients per round; "
         "aggregators: robust rules against ByzFL; root: rounds of rules that use root data; trainers: every trainer, "
-        "by model shape; flower: memory of a Flower server, seconds of a round on Flower.",
+        "by model shape; flower: memory of a Flower server, seconds of a round on Flower. "
+        "`growth --help`: time and memory against clients, population, parameters and workers.",
     )
     parser.add_argument("names", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(NAMES)}; default: W1 to W5")
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"turns of each contender (default: {REPEATS})")
