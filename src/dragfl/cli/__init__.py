@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
         run,
         schema,
         sweep,
+        theory,
     )
 
     as_written = argparse.RawDescriptionHelpFormatter  # keeps the line breaks of the epilog
@@ -56,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
         reproduce,
         resume,
         report,
+        theory,
         data,
         list_parts,
         check,

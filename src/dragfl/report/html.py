@@ -23,6 +23,7 @@ from dragfl.report.numbers import format_diverged, format_range, format_seeds, u
 from dragfl.report.summary import Summary
 from dragfl.report.tables import Row, format_rows, split_by_problem, table_note
 from dragfl.report.targets import rounds_completed
+from dragfl.report.theory import theory_table, theory_values
 from dragfl.runs.directory import SPEC, Run
 
 COSTS = ("bytes", "seconds")  # columns of the second table
@@ -50,6 +51,7 @@ def write_page(summary: Summary, out: Path, *, title: str | None = None) -> Path
         classes=_class_table(rows),
         comparisons=[comparison.lines() for comparison in summary.comparisons],
         nodes=_node_tables(groups),
+        theory=theory_table(theory_values(groups)),
         damaged=summary.damaged,
         note=table_note(rows),
         figures=drawn,

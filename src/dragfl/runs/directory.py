@@ -14,6 +14,7 @@
 | nodes.json | on Flower: the node of each client |
 | flower/ | on Flower, on one machine: logs of its processes, states of its nodes |
 | tracker.json, tensorboard/, wandb/ | the trackers of the run, with `--log` |
+| theory.json, theory*.png, theory*.pdf | whether Theorem 1 covers the run, by `dragfl theory` |
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ LOGS = (METRICS, CLIENTS, TIMING)
 TUNING, FINAL, TUNING_TABLE = "tuning", "final", "tuning.json"  # of a tuned sweep: folders of runs, and the scores
 CHECKPOINT, MODEL, LOCK = "checkpoint.json", "model.safetensors", "lock"
 NODES, FLOWER = "nodes.json", "flower"
+THEORY = "theory.json"
+THEORY_FILES = (THEORY, *(f"theory{part}.{kind}" for part in ("", "-bound") for kind in ("png", "pdf")))
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,11 @@ class Run:
             }
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(self.path / NODES, error) from None
+
+    @cached_property
+    def theory(self) -> dict[str, Any] | None:
+        """What `dragfl theory` has found for this run, else None."""
+        return _read_json(self.path / THEORY) if (self.path / THEORY).is_file() else None
 
     @property
     def finished(self) -> bool:

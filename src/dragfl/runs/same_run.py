@@ -11,7 +11,7 @@ from dragfl.config.spec import Experiment
 from dragfl.engine.client_store import STATE_FILE
 from dragfl.errors import DragflWarning, SpecError
 from dragfl.runs import trackers
-from dragfl.runs.directory import CHECKPOINT, INFO, LOGS, MODEL, NODES, RESULT, SPEC, Run
+from dragfl.runs.directory import CHECKPOINT, INFO, LOGS, MODEL, NODES, RESULT, SPEC, THEORY_FILES, Run
 from dragfl.runs.environment import describe_environment
 from dragfl.runs.fingerprints import Fingerprint, changes, doubts
 from dragfl.runs.lock import lock_folder
@@ -64,7 +64,7 @@ def clear_run(folder: Path) -> None:
     """
     tensors = folder.glob("checkpoint-*.safetensors")
     events = (folder / tensorboard.FOLDER).glob("events.out.tfevents.*")
-    names = (RESULT, CHECKPOINT, *LOGS, MODEL, STATE_FILE, NODES, trackers.FILE)
+    names = (RESULT, CHECKPOINT, *LOGS, MODEL, STATE_FILE, NODES, *THEORY_FILES, trackers.FILE)
     for path in [*(folder / name for name in names), *sorted(tensors), *sorted(events)]:
         path.unlink(missing_ok=True)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dragfl.report.figures.files import Drawing, require_packages
 from dragfl.report.groups import Group
+from dragfl.report.theory import theory_values
 
 
 def draw_figures(groups: Sequence[Group], out: Path) -> dict[str, Drawing]:
@@ -16,11 +17,12 @@ def draw_figures(groups: Sequence[Group], out: Path) -> dict[str, Drawing]:
     divergence.
     """
     require_packages("matplotlib")
-    from dragfl.report.figures import clients, curves, drift, illustrations
+    from dragfl.report.figures import clients, curves, drift, illustrations, theory
     from dragfl.report.figures.style import plot_style
 
     attacked = any(group.attack for group in groups)
     dragged = any("divergence" in line for group in groups for run in group.runs for line in run.clients)
+    found = theory_values(groups)
     with plot_style():
         drawings = {
             "accuracy": curves.draw_accuracy(groups),
@@ -29,6 +31,8 @@ def draw_figures(groups: Sequence[Group], out: Path) -> dict[str, Drawing]:
             "loss": curves.draw_loss(groups),
             "bytes": curves.draw_accuracy(groups, by_bytes=True),
             "drift": drift.draw_drift(groups),
+            "theory": theory.draw_region(found) if found else None,
+            "theory-bound": theory.draw_bounds(found),
             "attack": illustrations.draw_attack() if attacked else None,
             "dragging": illustrations.draw_dragging() if dragged else None,
         }
