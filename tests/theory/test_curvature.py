@@ -45,8 +45,8 @@ def test_a_quadratic_with_a_negative_eigenvalue() -> None:
     w = torch.tensor([0.3, -1.0, 2.0], requires_grad=True)
     product = hessian_product((torch.tensor([1.0, -5.0, 2.0]) * w * w).sum() / 2, [w])
     found, v = largest_curvature(product, [torch.tensor([1.0, 1.0, 1.0])])
-    assert found == pytest.approx(5.0, rel=1e-3)
-    assert abs(float(v[0][1])) == pytest.approx(1.0, abs=1e-2)
+    assert found == pytest.approx(5.0, rel=5e-3) and found <= 5.0
+    assert abs(float(v[0][1])) == pytest.approx(1.0, abs=2e-2)
 
 
 def test_one_step_is_a_lower_bound() -> None:
@@ -66,25 +66,22 @@ def test_a_loss_without_second_derivatives_is_named() -> None:
         hessian_product(w.sum(), [w])
 
 
-SMALL = {
+IMAGES: dict[str, dict[str, int]] = {
     "logistic": {},
     "mlp": {"hidden": 8},
-    "cnn": {"channels": 4, "hidden": [8, 8]},
-    "resnet": {"width": 4, "blocks": 1, "groups": 2},
+    "cnn": {"channels": 2},
+    "resnet": {"width": 4, "groups": 2},
     "resnet18": {"width": 4, "groups": 2},
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_every_image_model_has_second_derivatives(name: str) -> None:
-    module = init_module(lambda: MODELS[name]((1, 28, 28), 3, **SMALL[name]), 0)
-    x, y = torch.randn(6, 1, 28, 28, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 1, 2, 0, 1, 2])
-    product = hessian_product(loss_of(module, x, y), list(module.parameters()))
-    assert largest_curvature(product, directions(module))[0] > 0
-
-
-def test_the_recurrent_model_has_second_derivatives() -> None:
-    module = init_module(lambda: MODELS["gru"]((12,), 5, hidden=6, embedding=4), 0)
-    x = torch.randint(0, 5, (6, 12), generator=torch.Generator().manual_seed(1), dtype=torch.uint8).float()
-    product = hessian_product(loss_of(module, x, torch.tensor([0, 1, 2, 3, 4, 0])), list(module.parameters()))
-    assert largest_curvature(product, directions(module))[0] > 0
+@pytest.mark.parametrize("name", [*IMAGES, "gru"])
+def test_every_model_has_second_derivatives(name: str) -> None:
+    draws = torch.Generator().manual_seed(1)
+    x = torch.randn(3, 1, 16, 16, generator=draws)
+    if name == "gru":
+        x = torch.randint(0, 3, (3, 5), generator=draws).float()
+    settings = IMAGES.get(name, {"hidden": 6})
+    module = init_module(lambda: MODELS[name](tuple(x.shape[1:]), 3, **settings), 0)
+    product = hessian_product(loss_of(module, x, torch.tensor([0, 1, 2])), list(module.parameters()))
+    assert norm(product(unit(directions(module)))) > 0
