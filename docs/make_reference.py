@@ -36,6 +36,7 @@ MODULES = {
     "dragfl.partitions": "Partitions",
     "dragfl.models": "Models",
     "dragfl.report": "Reports",
+    "dragfl.theory": "What is proved about DRAG and BR-DRAG",
     "dragfl.testing": "Tests for your own parts",
     "dragfl.flower": "Flower",
     "dragfl.types": "Contracts of your own parts",

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragfl import attacks, data, functional, models, report, testing
+    from dragfl import attacks, data, functional, models, report, testing, theory
     from dragfl.attack_matrix import arena
     from dragfl.config.spec import Experiment, load
     from dragfl.data import partitions
@@ -49,6 +49,7 @@ _MODULES = {
     "partitions": "dragfl.data.partitions",
     "report": "dragfl.report",
     "testing": "dragfl.testing",
+    "theory": "dragfl.theory",
 }
 __all__ = [
     "Algorithm",
@@ -73,6 +74,7 @@ __all__ = [
     "simulate",
     "sweep",
     "testing",
+    "theory",
 ]
 
 

@@ -7,6 +7,33 @@
     theory.assess("drag.toml").covered    # with constants measured on the spec's data and model
 
 `dragfl theory SPEC` is the command. docs/theory.md states the theorem, its errata and what the constants are worth.
+
+Parameters
+----------
+c
+    The c of DRAG or BR-DRAG.
+x
+    eta L U in the theorem; in the properties of an update its cosine with the reference.
+form
+    The numbers of the theorem: `REPAIRED` (default) or `PRINTED`.
+smoothness
+    L.
+local_steps
+    U.
+batch_size
+    B.
+setting
+    The settings of a run.
+constants
+    The constants of its problem.
+rounds
+    T.
+clients
+    Number of updates.
+norms
+    |g| of each update.
+cosines
+    x of each update.
 """
 
 from __future__ import annotations

@@ -27,11 +27,11 @@ PAPER = (
 class Assessment:
     """A spec, the constants measured on it, and what the theorem says; made by `assess`."""
 
-    name: str
-    rounds: int
+    name: str  # of the experiment
+    rounds: int  # of the experiment, or completed by the run
     setting: Setting  # of a schedule its largest value
     outside: tuple[str, ...]  # settings for which the theorem is not stated
-    measurement: Measurement
+    measurement: Measurement  # on the data and model of the spec
 
     @property
     def x(self) -> float:
@@ -40,7 +40,7 @@ class Assessment:
 
     @property
     def feasible(self) -> bool:
-        """Whether Gamma > 0 with the measured L, which is a lower bound of L."""
+        """Whether Gamma > 0 with the measured L."""
         return largest_c(self.x) is not None and gamma(self.setting.c, self.x) > 0
 
     @property
@@ -59,7 +59,9 @@ class Assessment:
             return "covered, as far as L was measured: a larger L at another model can end it"
         if self.outside and self.feasible:
             return "c and the learning rate are small enough, but the theorem is not stated for this run"
-        return "not covered, whatever the true L: the measured one is a lower bound, and Gamma falls with it"
+        if self.setting.c >= LIMIT:
+            return "not covered, whatever L is: no learning rate is small enough for this c"
+        return "not covered with the measured L; Gamma falls as L grows"
 
     @property
     def conditions(self) -> list[tuple[str, str, str, str]]:
@@ -116,8 +118,9 @@ class Assessment:
         found = [
             PAPER,
             f"Measured on {m.samples:,} samples of {m.clients} of {m.population} clients at {len(m.models)} models, L "
-            f"on {len(m.models[0].smoothness)} of them. L, sigma_L and sigma_G are values at these models: lower "
-            "bounds, and no certificate (the gradient of a ReLU network is not even Lipschitz). f0 - f* uses f* >= 0.",
+            f"on {len(m.models[0].smoothness)} of them. L, sigma_L and sigma_G are the largest values at these models: "
+            "local estimates that other models can exceed, lower bounds up to the draw of samples, and no certificate "
+            "(the gradient of a ReLU network is not even Lipschitz). f0 - f* uses f* >= 0.",
         ]
         if m.diverged:
             found.append(f"The run diverged after round {m.rounds}; the models up to there were measured.")

@@ -1,8 +1,8 @@
 """The constants of Theorem 1, measured at several models of a run: L, sigma_L, sigma_G and f0 - f*.
 
 The run is repeated in this process, from its spec and with its draws, for as many rounds as asked for. Assumptions 1
-and 2 are about every model; these are values at some, so L, sigma_L and sigma_G are lower bounds and certify nothing.
-For f* the bound 0 of the cross-entropy is used, so f0 - f* is an upper bound.
+and 2 are about every model; these are values at some, on a subsample. So L, sigma_L and sigma_G are lower bounds up to
+the draw of samples, and certify nothing. For f* the bound 0 of the cross-entropy is used: f0 - f* is an upper bound.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Spread(NamedTuple):
 class Measurement:
     """What was measured, on which samples, and the constants that follow."""
 
-    models: tuple[ModelEstimates, ...]
+    models: tuple[ModelEstimates, ...]  # the estimates at each model
     rounds: int  # repeated
     diverged: bool  # whether the run diverged before they were over
     local_steps: int  # U, the most that a client makes
-    clients: int  # of `population`
-    population: int
+    clients: int  # measured
+    population: int  # clients with data
     samples: int  # of all measured clients
 
     @property

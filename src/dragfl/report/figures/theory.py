@@ -96,16 +96,18 @@ def _place(values: dict[str, Any]) -> tuple[float, float]:
 
 
 def _write_label(ax: Axes, label: str, values: dict[str, Any], colour: str) -> None:
-    left = values["setting"]["c"] > 1 / 33
+    """The name of a run: to its left, or for a small c in the empty corner, with a line to its point."""
+    left, row = values["setting"]["c"] > 1 / 33, len(ax.texts) - len(PAPER_C)
     ax.annotate(
         f"{label}\nc = {values['setting']['c']:g}, x = {values['x']:.3g}",
         _place(values),
-        xytext=(-7 if left else 7, 0),
-        textcoords="offset points",
+        xytext=(-7, 0) if left else (1.15 * LEAST_C, 0.2 * 8**row),
+        textcoords="offset points" if left else "data",
         ha="right" if left else "left",
-        va="center",
+        va="center" if left else "bottom",
         fontsize=7.5,
         color=colour,
+        arrowprops=None if left else {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "relpos": (0.1, 0)},
         bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1},
     )
 
