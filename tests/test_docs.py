@@ -102,7 +102,7 @@ def run_command(line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
     if words[0] in ("run", "sweep", "arena"):
         words.insert(2, FEW)
-    elif words[0] == "demo":
+    elif words[0] in ("demo", "theory"):
         words += ["--rounds", "2"]
     assert main(words) == 0, line
 
