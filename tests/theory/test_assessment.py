@@ -154,6 +154,7 @@ def test_an_unfinished_run(tmp_path: Path) -> None:
 def test_a_run_that_diverges_is_measured_up_to_there() -> None:
     found = assess(spec("clients.lr=1e6", "model.name=mlp", "model.hidden=5", "rounds=30"))
     assert found.measurement.diverged and found.measurement.models[0].round == 0
+    json.dumps(found.values(), allow_nan=False)
     assert any("diverged" in note for note in found.notes)
 
 

@@ -7,6 +7,7 @@ the draw of samples, and certify nothing. For f* the bound 0 of the cross-entrop
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
@@ -43,6 +44,12 @@ class ModelEstimates(GradientEstimates):
     round: int
     smoothness: tuple[float, ...]  # of some of the clients
 
+    @property
+    def finite(self) -> bool:
+        """Whether every estimate is finite; those of a diverging model may not be."""
+        values = (self.loss, self.squared_gradient, *self.noise, *self.heterogeneity, *self.smoothness)
+        return all(map(math.isfinite, values))
+
 
 class Spread(NamedTuple):
     """A constant over clients and models."""
@@ -58,7 +65,7 @@ class Measurement:
 
     models: tuple[ModelEstimates, ...]  # the estimates at each model
     rounds: int  # repeated
-    diverged: bool  # whether the run diverged before they were over
+    diverged: bool  # whether the run diverged before they were over, or nothing finite could be measured
     local_steps: int  # U, the most that a client makes
     clients: int  # measured
     population: int  # clients with data
@@ -121,26 +128,31 @@ def measure(
     _, federation = build_federation(replace(experiment, engine=here))
     worker = federation.worker
     work = client_work(worker) * worker.info.per_round
-    count = min(experiment.rounds, max(1, int(REPLAY_WORK / work)) if rounds is None else rounds)
+    planned = experiment.rounds if run is None else len(run.metrics)
+    count = min(planned, max(1, int(REPLAY_WORK / work)) if rounds is None else rounds)
     at = sorted(set(np.linspace(0, count, min(models, count + 1)).round().astype(int).tolist()))
-    final = _final_model(federation, run) if run is not None and not run.diverged and count < len(run.metrics) else None
+    final = _final_model(federation, run) if run is not None and not run.diverged and count < planned else None
     subsample = draw_subsample(worker.split, worker.info.dim, experiment.seed)
     curved = min(CURVATURE_CLIENTS, len(subsample.clients))
     of = count + (len(at) + (final is not None)) * (len(subsample.clients) + curved)
     done = iter(range(1, of + 1))
     meter = Meter(worker, subsample, curved, lambda: progress(next(done, of), of), {})
-    found = []
-    state = federation.start()
+    found: list[ModelEstimates] = []
+    last = 0
     for state in _replay(federation, count, meter.on_step):
         if state.t in at:
-            found.append(meter.measure(state.w, state.buffers, state.t))
-    diverged = state.t < count
+            estimates = meter.measure(state.w, state.buffers, state.t)
+            if found and not estimates.finite:
+                break
+            found.append(estimates)
+        last = state.t
+    diverged = last < count
     if final is not None:
         found.append(meter.measure(*final))
     sizes = worker.split.sizes
     return Measurement(
         tuple(found),
-        state.t,
+        last,
         diverged,
         worker.local.work.most_steps(int(sizes.max())),
         len(subsample.clients),
