@@ -4,11 +4,13 @@
 
 `dragfl reproduce FIGURE ... --out docs/reproduction` writes the summaries; nothing is run here. docs/reproduction.md
 has the findings, docs/reproduction/FIGURE.md plot, table, command and settings. Written by hand, in the same folder:
-`summary.md`, with which the page of findings opens, `causes.md`, the discussion, and `README.md`.
+`summary.md`, with which the page of findings opens, `causes.md`, the discussion, and `README.md`. The claims about the
+theory are judged from docs/theory/fixed-points.json, which docs/figures/measure_fixed_points.py writes.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,11 +36,13 @@ from dragfl.reproduction.rows import Row
 from dragfl.reproduction.run_time import format_duration
 from dragfl.reproduction.runs import FigureRequest
 from dragfl.reproduction.summary import WINDOW, Summaries, Summary
+from dragfl.reproduction.theory_claims import Measured, theory_rows
 from dragfl.reproduction.verdicts import TARGET_STEP, Verdict, judge_comparison
 from dragfl.runs.tuning import TUNING_SEEDS
 
 DOCS = Path(__file__).resolve().parent
 SUMMARY, CAUSES = "summary.md", "causes.md"
+THEORY = "theory/fixed-points.json"
 BY_HAND = (SUMMARY, CAUSES, "README.md")
 SOURCE = "../src/dragfl/reproduction"
 MEASURED = "measured: median (interval)"
@@ -113,19 +117,24 @@ def pages_of(folder: Path) -> dict[Path, str]:
     """The page of findings FOLDER.md and FOLDER/FIGURE.md for each figure, from the files of the folder."""
     texts = [path.read_text() if (path := folder / name).is_file() else "" for name in (SUMMARY, CAUSES)]
     summaries = load_summaries(folder)
-    findings = {folder.with_suffix(".md"): findings_page(summaries, *texts, folder.name)}
+    theory = folder.parent / THEORY
+    measured = json.loads(theory.read_text()) if theory.is_file() else None
+    findings = {folder.with_suffix(".md"): findings_page(summaries, *texts, folder.name, measured)}
     return findings | {
         folder / f"{name}.md": figure_page(name, summaries, f"../{folder.name}.md") for name in summaries
     }
 
 
-def findings_page(summaries: Summaries, summary: str, causes: str, folder: str) -> str:
-    """The page of findings as Markdown; `folder` has the pages of the figures."""
+def findings_page(
+    summaries: Summaries, summary: str, causes: str, folder: str, measured: Measured | None = None
+) -> str:
+    """The page of findings as Markdown; `folder` has the pages of the figures, `measured` what the theory claims."""
     names, rows = figure_names(), verdict_rows(summaries)
     sections = [
         INTRODUCTION,
         f"## What holds\n\n{summary.strip()}" if summary.strip() else "",
         verdicts_section(rows),
+        theory_section(measured) if measured else "",
         rivals_section(rows, folder),
         open_section(rows),
         runs_section(summaries, folder),
@@ -156,6 +165,16 @@ def verdicts_section(rows: Sequence[Row]) -> str:
             )
         lines += [f"### {title}", "", *markdown_table(table), ""]
     return "\n".join(lines)
+
+
+def theory_section(measured: Measured) -> str:
+    """The claims about the theory, which need no training runs."""
+    table = [["claim", "statement", "measured", "verdict", "remark"]]
+    table += [[r.claim, r.text, r.measured, f"**{r.verdict.value}**", r.remark] for r in theory_rows(measured)]
+    note = (
+        "From formulas and simulations with known constants ([fixed points](fixed-points.md)), not from training runs."
+    )
+    return "\n".join(["## Theory", "", note, "", *markdown_table(table)])
 
 
 def rivals_section(rows: Sequence[Row], folder: str) -> str:
