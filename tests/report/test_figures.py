@@ -222,6 +222,18 @@ def test_colours_of_the_dark_page_stay_different() -> None:
     assert len(set(map(chart.lighten, style.PALETTE))) == len(set(style.PALETTE)) == len(style.PALETTE)
 
 
+def test_arrows_of_the_illustrations_follow_the_rules() -> None:
+    g, r = illustrations.HONEST_UPDATES[1], illustrations.ROOT
+    v, lam = illustrations._drag(g, r, 0.5)
+    np.testing.assert_allclose(v, functional.drag(g[None], r, 0.5), rtol=1e-6)
+    np.testing.assert_allclose(lam, functional.divergence(g[None], r, 0.5)[0], rtol=1e-6)
+    sent = illustrations.FACTORS[:, None] * illustrations.ATTACKERS_OWN_UPDATES
+    step = functional.br_drag(np.concatenate([illustrations.HONEST_UPDATES, sent]), r, illustrations.C)
+    assert f"Step of BR-DRAG (c = 0.5, root update of length 1.54): length {np.linalg.norm(step):.2f}" in (
+        illustrations.draw_attack().caption
+    )
+
+
 def test_numbers_in_the_captions_of_illustrations() -> None:
     """lambda = 1 - cos 65 deg = 1 - x, <g, r/|r|> = x, <v, r/|r|> = x + (1 - x)^2; the mean with attackers."""
     x = math.cos(math.radians(65))

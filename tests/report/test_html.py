@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -37,9 +38,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def empty_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are drawn, but their files are empty, which saves most of the time."""
 
-    def save(drawing: Drawing, folder: Path) -> None:
+    def save(drawing: Drawing, folder: Path, kinds: Sequence[str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{drawing.name}.png").write_bytes(b"")
+        for kind in kinds:
+            (folder / f"{drawing.name}.{kind}").write_bytes(b"")
 
     monkeypatch.setattr(Drawing, "save", save)
 
@@ -93,11 +95,21 @@ def test_user_strings_are_escaped(page: Path) -> None:
     assert "a &lt;small&gt; one" in text  # from run.json
 
 
-def test_every_figure_is_written_as_png_and_pdf(page: Path) -> None:
+def test_every_figure_is_written_as_png(page: Path) -> None:
     names = {"accuracy", "loss", "bytes", "clients", "cosine", "drift", "attack", "dragging"}
     files = {path.name: path.stat().st_size for path in (page.parent / "figures").iterdir()}
-    assert set(files) == {f"{name}.{ending}" for name in names for ending in ("png", "pdf")}
+    assert set(files) == {f"{name}.png" for name in names}
     assert all(size > 4000 for size in files.values())
+
+
+def test_figures_as_pdf_where_asked_for(make_run: MakeRun, tmp_path: Path) -> None:
+    """A report without them removes those of an earlier one: they would show other runs."""
+    run, figures = make_run("a", rounds=4), tmp_path / "figures"
+    report.write_report(run, tmp_path, pdf=True)
+    drawn = {path.stem for path in figures.glob("*.png")}
+    assert drawn and {path.stem for path in figures.glob("*.pdf")} == drawn
+    report.write_report(run, tmp_path)
+    assert {path.name for path in figures.iterdir()} == {f"{name}.png" for name in drawn}
 
 
 def test_facts_of_the_page(page: Path) -> None:

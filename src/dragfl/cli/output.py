@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragfl.errors import SpecError
-from dragfl.runs.directory import Run
-from dragfl.runs.sweep_plan import PlannedRun
 
 if TYPE_CHECKING:
     from dragfl.report.nodes import NodeRow
+    from dragfl.runs.directory import Run
+    from dragfl.runs.sweep_plan import PlannedRun
 
 
 def print_result(run: Run, args: argparse.Namespace, *, already_done: bool = False) -> int:

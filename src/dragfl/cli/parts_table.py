@@ -15,11 +15,10 @@ from typing import Any
 from dragfl.algorithms import PARTS, PRESETS, Preset
 from dragfl.attacks import ATTACKS
 from dragfl.cli.costs import Cost, cost_of
-from dragfl.config.schema import symbols
+from dragfl.config.docstrings import symbols
 from dragfl.data import DATASETS
 from dragfl.data.partitions import PARTITIONS
 from dragfl.models import MODELS
-from dragfl.report.export import plain
 
 REGISTRIES: dict[str, Mapping[str, Any]] = {
     "corrections": PARTS["correction"],
@@ -87,6 +86,8 @@ class SettingRow:
 
     def values(self) -> dict[str, Any]:
         """Plain values; a setting without a default is required."""
+        from dragfl.report.export import plain
+
         required = self.default is dataclasses.MISSING
         meaning = {"meaning": self.symbol} if self.symbol else {}
         return {

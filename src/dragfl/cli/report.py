@@ -26,6 +26,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument("--title", help="title of the page")
     command.add_argument("--csv", action="store_true", help="write table.csv: mean, deviation, interval as numbers")
     command.add_argument("--latex", action="store_true", help="write table.tex: a booktabs table, the best in bold")
+    command.add_argument("--pdf", action="store_true", help="write each figure as PDF too")
     command.add_argument("--json", action="store_true", help="print the report as one JSON object, and nothing else")
     command.add_argument("--no-figures", action="store_true", help="write no page and no figures")
     command.add_argument(
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         print_summary(summary)
     missing = missing_packages("matplotlib", "jinja2")
     if not args.no_figures and not missing:
-        files["report"] = str(report.write_report(summary, args.out, title=args.title))
+        files["report"] = str(report.write_report(summary, args.out, title=args.title, pdf=args.pdf))
     elif not args.no_figures:
         out = sys.stderr if args.json else sys.stdout
         print(f"no page and no figures: {' and '.join(missing)} not installed: pip install 'dragfl[report]'", file=out)

@@ -9,7 +9,6 @@ from pathlib import Path
 from dragfl.cli.options import add_output_options
 from dragfl.cli.output import print_result
 from dragfl.cli.run import run_with_progress
-from dragfl.runs.directory import MODEL, load_run
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,6 +24,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from dragfl.runs.directory import MODEL, load_run
+
     existing = load_run(args.path)
     if existing.complete:
         existing.check_files()

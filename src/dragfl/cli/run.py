@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from dragfl.cli.options import add_output_options
 from dragfl.cli.output import print_result
-from dragfl.runs.directory import Run, find_run, load_run
 
 if TYPE_CHECKING:
     from dragfl.config.spec import Experiment
+    from dragfl.runs.directory import Run
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
 
     import dragfl
+    from dragfl.runs.directory import find_run
     from dragfl.runs.numbering import default_folder
 
     experiment, out = (experiment, args.out) if args.out else default_folder(experiment)
@@ -72,6 +73,7 @@ def run_with_progress(args: argparse.Namespace, out: Path, name: str, rounds: in
     from dragfl.cli.interrupt import catch_interrupts
     from dragfl.cli.progress import RunProgress
     from dragfl.errors import Diverged
+    from dragfl.runs.directory import load_run
 
     progress = RunProgress(quiet=args.quiet, as_json=args.json)
     progress.begin(name, rounds)

@@ -14,6 +14,7 @@ import msgspec
 from dragfl.algorithms import PARTS, PRESETS, Preset
 from dragfl.attacks import ATTACKS
 from dragfl.config.build_parts import Model
+from dragfl.config.docstrings import symbols
 from dragfl.config.spec import PLAIN_TABLES
 from dragfl.config.tables import Attackers, Clients, Data, Root, Top
 from dragfl.data import DATASETS
@@ -24,7 +25,6 @@ from dragfl.schedules import Schedule
 Schema = dict[str, Any]
 OWN = "[:+]"  # `module:attr`, `text:PATH`, or a chain of aggregates: any name with one of these
 NO_ATTACK = "none"
-ASSUMED_F = "f, assumed number of malicious updates; see [its default](robust.md#the-assumed-f)"
 
 
 def experiment_schema() -> Schema:
@@ -149,10 +149,3 @@ def _plain(text: str) -> str:
 def comments(kind: Any) -> dict[str, str]:
     """Field -> the comment after it in the source of a dataclass."""
     return dict(re.findall(r"^    (\w+): .*?  # (.+)$", inspect.getsource(kind), re.MULTILINE))
-
-
-def symbols(part: Any) -> dict[str, str]:
-    """Argument -> symbol, from the table in a part's docstring; f means the same in every rule."""
-    table: list[tuple[str, str]] = re.findall(r"^ *\| *(\w+) *\| *(.+?) *\|$", part.__doc__ or "", re.MULTILINE)
-    shared = {"f": ASSUMED_F} if "f" in getattr(part, "__dataclass_fields__", {}) else {}
-    return {**shared, **dict(table[1:])}

@@ -2,7 +2,7 @@
 
     import dragfl
 
-    dragfl.report.write_report(["runs/drag", "runs/fedavg"], "out")   # out/report.html, out/figures/*.png and *.pdf
+    dragfl.report.write_report(["runs/drag", "runs/fedavg"], "out")   # out/report.html, out/figures/*.png
     rows = dragfl.report.summarize_runs("runs")                       # a folder of run directories
     dragfl.report.write_latex(rows, "table.tex")                      # write_csv: the same as numbers
     dragfl.report.compare("runs", "drag", "fedavg")                   # paired by seed
@@ -39,6 +39,8 @@ reason
     Why it could not be read.
 title
     The heading of the page.
+pdf
+    Write each figure as PDF too, which takes about as long as the rest of a small report.
 width
     Columns of the terminal; columns of the table are left out or wrapped to fit.
 label
@@ -90,8 +92,10 @@ __all__ = [
 ]
 
 
-def write_report(runs: RunLike | Sequence[RunLike] | Summary, out: str | Path, *, title: str | None = None) -> Path:
-    """Write out/report.html and out/figures/*.png and *.pdf; return the path of the page.
+def write_report(
+    runs: RunLike | Sequence[RunLike] | Summary, out: str | Path, *, title: str | None = None, pdf: bool = False
+) -> Path:
+    """Write out/report.html and out/figures/*.png, with `pdf` also *.pdf; return the path of the page.
 
     `runs` are run directories, `Run`s, folders that contain run directories at any depth, or what `read_summary` has
     read from them. The page lists runs that cannot be read, with the reason. Every file is written under a temporary
@@ -99,7 +103,7 @@ def write_report(runs: RunLike | Sequence[RunLike] | Summary, out: str | Path, *
     """
     from dragfl.report.html import write_page
 
-    return write_page(runs if isinstance(runs, Summary) else read_summary(runs), Path(out), title=title)
+    return write_page(runs if isinstance(runs, Summary) else read_summary(runs), Path(out), title=title, pdf=pdf)
 
 
 def arena_numbers(folder: str | Path) -> dict[str, Any]:

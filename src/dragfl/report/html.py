@@ -15,7 +15,7 @@ from typing import Any
 from dragfl.atomic import write_text
 from dragfl.report import figures
 from dragfl.report.export import check_folder, differing_settings, plain
-from dragfl.report.figures.files import FIGURES, Drawing, require_packages
+from dragfl.report.figures.files import FIGURES, KINDS, Drawing, require_packages
 from dragfl.report.groups import Group, seed_of, shared_value
 from dragfl.report.labels import NOT_SET, flatten, format_value
 from dragfl.report.nodes import COLUMNS, NOTE, NUMBERS, describe_missing, node_tables
@@ -29,7 +29,7 @@ from dragfl.runs.directory import SPEC, Run
 COSTS = ("bytes", "seconds")  # columns of the second table
 
 
-def write_page(summary: Summary, out: Path, *, title: str | None = None) -> Path:
+def write_page(summary: Summary, out: Path, *, title: str | None = None, pdf: bool = False) -> Path:
     """Draw the figures into out/figures, then write out/report.html with them inside."""
     require_packages("matplotlib", "jinja2")
     check_folder(out)
@@ -38,7 +38,7 @@ def write_page(summary: Summary, out: Path, *, title: str | None = None) -> Path
     columns = [name for name in format_rows(rows)[0] if name != "seed" or len({row.seeds for row in rows}) > 1]
     clients, costs = ([name for name in columns if name.startswith(begin)] for begin in ("client", COSTS))
     common, differing = compare_settings(groups)
-    drawn = figures.draw_figures(groups, out / FIGURES)
+    drawn = figures.draw_figures(groups, out / FIGURES, KINDS if pdf else ("png",))
     return write_template(
         out / "report.html",
         "page.html.j2",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dragfl.report.figures.files import Drawing, require_packages
+from dragfl.report.figures.files import KINDS, Drawing, require_packages
 from dragfl.report.groups import Group
 from dragfl.report.theory import theory_values
 
 
-def draw_figures(groups: Sequence[Group], out: Path) -> dict[str, Drawing]:
-    """Draw every figure that the runs have data for, by name; remove those of an earlier report that no longer apply.
+def draw_figures(groups: Sequence[Group], out: Path, kinds: Sequence[str] = ("png",)) -> dict[str, Drawing]:
+    """Draw every figure that the runs have data for, by name; remove files of an earlier report that are not written.
 
     The illustrations are drawn where they apply: "attack" if a run has attackers, "dragging" if a run measures
     divergence.
@@ -37,9 +37,9 @@ def draw_figures(groups: Sequence[Group], out: Path) -> dict[str, Drawing]:
             "dragging": illustrations.draw_dragging() if dragged else None,
         }
         for name, drawing in drawings.items():
+            wanted = kinds if drawing is not None else ()
+            for kind in set(KINDS).difference(wanted):
+                (out / f"{name}.{kind}").unlink(missing_ok=True)
             if drawing is not None:
-                drawing.save(out)
-            else:
-                for ending in (".png", ".pdf"):
-                    (out / f"{name}{ending}").unlink(missing_ok=True)
+                drawing.save(out, wanted)
     return {name: drawing for name, drawing in drawings.items() if drawing is not None}

@@ -1,8 +1,8 @@
-"""Figures on disk: each as PNG (200 dpi) and PDF, written whole or not at all."""
+"""Figures on disk: each as PNG (200 dpi) or PDF, written whole or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FIGURES = "figures"  # the folder of the figures, next to the page that shows them
 NO_DATES = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None, "Creator": None}}
+KINDS = tuple(NO_DATES)
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,11 @@ class Drawing:
     caption: str
     chart: Mapping[str, Any] | None = None  # of a line plot: its numbers, for the page
 
-    def save(self, folder: Path) -> None:
-        """Write PNG and PDF; the same runs produce the same bytes."""
+    def save(self, folder: Path, kinds: Sequence[str] = KINDS) -> None:
+        """Write the figure as files of these kinds; the same runs produce the same bytes."""
         folder.mkdir(parents=True, exist_ok=True)
-        for kind, metadata in NO_DATES.items():
-            save = partial(self.figure.savefig, format=kind, dpi=200, metadata=metadata)
+        for kind in kinds:
+            save = partial(self.figure.savefig, format=kind, dpi=200, metadata=NO_DATES[kind])
             write_file(folder / f"{self.name}.{kind}", save)
 
 

@@ -1,6 +1,7 @@
 """Two illustrations in the plane: the effect of attackers on the mean, and of DRAG on an update.
 
-The client updates are fixed; every other arrow is computed with `dragfl.functional`.
+The client updates are fixed. The other arrows follow the formulas of the rules, in numpy: a report does not import
+torch. The tests compare them with `dragfl.functional`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from dragfl import functional
 from dragfl.report.figures.files import Drawing
 from dragfl.report.figures.style import ATTACKER, BLACK, BLUE, GREEN, GREY, INK, ORANGE, new_figure
 
@@ -25,9 +25,9 @@ def draw_attack() -> Drawing:
     """Honest updates and their mean; the same with two attackers; the step of BR-DRAG."""
     sent = FACTORS[:, None] * ATTACKERS_OWN_UPDATES
     updates = np.concatenate([HONEST_UPDATES, sent])
-    honest_mean, attacked_mean = functional.mean(HONEST_UPDATES), functional.mean(updates)
-    step = functional.br_drag(updates, ROOT, C)
-    dragged = np.concatenate([functional.br_drag(g[None], ROOT, C)[None] for g in updates])
+    honest_mean, attacked_mean = HONEST_UPDATES.mean(0), updates.mean(0)
+    dragged = np.stack([_drag(g / np.linalg.norm(g) * np.linalg.norm(ROOT), ROOT, C)[0] for g in updates])
+    step = dragged.mean(0)
     low, high = updates.min(0), updates.max(0)
     widths = (high[0] + 0.8, high[0] - low[0] + 0.7, high[0] + 0.8)
     figure = new_figure(7.0 / sum(widths) * (high[1] - low[1] + 0.9) + 0.35)
@@ -78,9 +78,8 @@ def draw_dragging() -> Drawing:
 
 def _draw_dragged(ax: Axes, g: np.ndarray, r: np.ndarray, c: float) -> tuple[float, float, float]:
     """Draw g, r, v and the two parts of v; (lambda, component of g on r, component of v on r)."""
-    lam = float(functional.divergence(g[None], r, c)[0])
-    v = functional.drag(g[None], r, c)  # the mean of one dragged update is that update
     rhat = r / np.linalg.norm(r)
+    v, lam = _drag(g, r, c)
     kept, pull = (1 - lam) * g, lam * np.linalg.norm(g) * rhat
     before, after = float(g @ rhat), float(v @ rhat)
     ax.axhline(0, color="#DDDDDD", linewidth=0.7, zorder=0)
@@ -95,6 +94,13 @@ def _draw_dragged(ax: Axes, g: np.ndarray, r: np.ndarray, c: float) -> tuple[flo
     _draw_arrow(ax, kept, GREY, "(1 − λ) g", (-48, 2) if lam < 1 else (-40, -10), width=0.9)
     _draw_arrow(ax, pull, GREY, "λ |g| r/|r|", (-14, 8) if lam > 1 else (-30, -13), width=0.9)
     return lam, before, after
+
+
+def _drag(g: np.ndarray, r: np.ndarray, c: float) -> tuple[np.ndarray, float]:
+    """(v, lambda)."""
+    rhat, length = r / np.linalg.norm(r), np.linalg.norm(g)
+    lam = float(c * (1 - g @ rhat / length))
+    return (1 - lam) * g + lam * length * rhat, lam
 
 
 def _draw_arrow(
