@@ -10,7 +10,7 @@ ifneq ($(SHARED_DATA),)
 export DRAGFL_DATA := $(if $(DRAGFL_DATA),$(DRAGFL_DATA):)$(abspath $(SHARED_DATA))
 endif
 
-.PHONY: help demo test test-all lint format bench docs clean
+.PHONY: help demo test test-loaded test-all lint format bench docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -18,11 +18,17 @@ help: ## show this list
 demo: $(VENV)/.demo ## set up and run the main job on embedded data (under a minute)
 	$(BIN)/dragfl demo
 
+# A process that has no tests left takes half of the other's; fixtures of a module are made in one of them.
+TWO := -n 2 --dist worksteal
+
 test: lint ## set up, lint and run the tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest $(TWO)
+
+test-loaded: $(VENV)/.dev ## the tests while four other processes are busy
+	$(BIN)/python -m tests.loaded $(TWO)
 
 test-all: lint $(VENV)/.docs ## all tests, the slow ones too
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 -m "slow or not slow"
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest $(TWO) -m "slow or not slow"
 
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from hypothesis import settings
 
 import dragfl
 from dragfl.data.dataset import from_tensors
+from dragfl.engine.backends import ray as ray_backend
 
 Load = Callable[..., dragfl.Experiment]
+LEFT_OUT = pytest.StashKey[int]()
 TIMEOUT_S = 600  # of a process; it only guards against tests that hang
 
 
@@ -125,7 +127,40 @@ def kept_bytes(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in KEPT}
 
 
+os.environ.update(
+    ray_backend._QUIET
+)  # read when Ray is imported, which may be by a test that does not use dragfl's Ray
+
 # The same examples in every run; `make test-all` searches for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+# What is not run is said at the end, with what it would take; `-ra` lists skipped tests with their reasons.
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[LEFT_OUT] = 0
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """In a process of pytest-xdist, too."""
+    if items:
+        items[0].config.stash[LEFT_OUT] += len(items)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left out"] = session.config.stash[LEFT_OUT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """The processes of pytest-xdist collect the same tests."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left out", 0)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.stash[LEFT_OUT]:
+        terminalreporter.write_line(f"{config.stash[LEFT_OUT]} tests are left out; `make test-all` runs the slow ones")

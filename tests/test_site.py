@@ -95,7 +95,7 @@ def test_pages_load_nothing_from_the_network(pages: dict[Path, Page]) -> None:
     assert not [(path.name, link) for path, page in pages.items() for link in page.loaded if urlsplit(link).netloc]
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no chromium")
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium: apt-get install chromium")
 @pytest.mark.parametrize(("words", "found"), [("coherence confirmed", True), ("coherence unheardof", False)])
 def test_search_works_on_pages_opened_as_files(site: Path, tmp_path: Path, words: str, found: bool) -> None:
     """Both words are in the table of metrics of one page; the browser has no network."""

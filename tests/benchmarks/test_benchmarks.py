@@ -24,6 +24,12 @@ from benchmarks.workloads import WORKLOADS, Workload, noise
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(autouse=True)
+def one_call_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here depends on a time, so a turn need not last."""
+    monkeypatch.setattr(timing, "TURN_S", 0.0)
+
+
 def tiny() -> dragfl.Dataset:
     return noise((1, 4, 4), 3, 60)
 
@@ -92,8 +98,7 @@ def test_clients_of_the_bare_loop_hold_the_samples_of_the_workload() -> None:
     assert [len(rows) for rows in drawn.rows] == [7] * 100
 
 
-def test_turns_are_counted_and_the_thread_count_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "TURN_S", 0.0)
+def test_turns_are_counted_and_the_thread_count_is_restored() -> None:
     calls: list[str] = []
     before = torch.get_num_threads()
     with threads(1):

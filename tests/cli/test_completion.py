@@ -17,7 +17,7 @@ complete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _dragfl; echo "${C
 
 def script(shell: str, capsys: Capture) -> str:
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+        pytest.skip(f"{shell} is not installed: apt-get install {shell}")
     assert main(["completion", shell]) == 0
     return capsys.readouterr().out
 

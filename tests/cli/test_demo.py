@@ -32,7 +32,7 @@ def test_the_ten_experiments() -> None:
 
 
 def test_demo(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'dragfl[report]'")
     monkeypatch.setenv("COLUMNS", "200")
     out = tmp_path / "demo"
     assert main(["demo", "--rounds", "3", "--out", str(out)]) == 0

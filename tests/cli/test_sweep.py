@@ -58,7 +58,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestPlain:
     def test_a_line_per_run_then_the_ranking(self, capsys: Capture) -> None:
-        pytest.importorskip("matplotlib")
+        pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'dragfl[report]'")
         assert main(["sweep", "grid.toml", *WORDS]) == 0
         printed = capsys.readouterr().out
         shown = [line for line in printed.splitlines() if line.startswith("run ") and "/6" in line]
@@ -229,7 +229,9 @@ class TestReport:
     @pytest.mark.usefixtures("no_figures")
     def test_many_lines_have_different_styles(self) -> None:
         """Sixteen algorithms: colours repeat with another dash pattern, and all lines are thin."""
-        style = pytest.importorskip("dragfl.report.figures.style")
+        style = pytest.importorskip(
+            "dragfl.report.figures.style", reason="matplotlib is not installed: pip install 'dragfl[report]'"
+        )
         names = [name for name in PRESETS if not needs_root(PRESETS[name].build())][:16]
         main(["sweep", "grid.toml", f"algorithm.name={','.join(names)}", "rounds=1", "--quiet", "--out", "many"])
         groups = report.group_runs(report.find_runs("many"))

@@ -15,7 +15,7 @@ from dragfl.config.schema import experiment_schema, override_keys
 from dragfl.config.spec import PLAIN_TABLES, TABLES
 from dragfl.config.tables import Top
 
-jsonschema = pytest.importorskip("jsonschema")
+jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed: pip install jsonschema")
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = experiment_schema()
 FILES = [*ROOT.glob("examples/*.toml"), *ROOT.glob("src/dragfl/demo/[ad]*.toml")]

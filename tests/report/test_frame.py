@@ -15,7 +15,7 @@ from dragfl.errors import DamagedRun, SpecError
 from .conftest import MakeRun
 from .test_export import add_metrics
 
-pd = pytest.importorskip("pandas")
+pd = pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
 
 
 def test_a_row_for_each_run_and_round(make_run: MakeRun) -> None:

@@ -59,7 +59,7 @@ def test_bytecode_of_another_python_is_not_compared(make_run: MakeRun) -> None:
 
 
 def test_a_frame_has_the_digests(make_run: MakeRun) -> None:
-    pytest.importorskip("pandas")
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
     one, other = with_prints(make_run("a")), with_prints(make_run("b", seed=1), data="bbbbbbbb")
     table = dragfl.frame([one, other])
     assert table.groupby("seed")["fingerprint.data"].first().to_dict() == {0: "aaaaaaaa", 1: "bbbbbbbb"}

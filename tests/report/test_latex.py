@@ -126,7 +126,9 @@ def test_a_long_label_is_broken_into_lines(make_run: MakeRun) -> None:
     assert r"{10em}{\raggedright\hangindent=1em a\_\allowbreak{}rule" in latex_text(report.summarize_runs(run))
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="pdflatex is not installed: apt-get install texlive-latex-extra"
+)
 def test_pdflatex_compiles_the_table(make_run: MakeRun, tmp_path: Path) -> None:
     nasty = "[αβγ_50%_{x}·Müller\\&#$~^<>|\"'`中ß½ŁøÆ–—…²√∞≤"
     make_run("a", rounds=10, curve=EARLY, spec={"algorithm.name": nasty})
@@ -135,7 +137,9 @@ def test_pdflatex_compiles_the_table(make_run: MakeRun, tmp_path: Path) -> None:
     compile_latex(tmp_path, "\\input{table.tex}")
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="pdflatex is not installed: apt-get install texlive-latex-extra"
+)
 def test_pdflatex_compiles_every_character(tmp_path: Path) -> None:
     """ASCII, Latin, Greek, punctuation, arrows and mathematical symbols."""
     ranges = ((32, 127), (0xA0, 0x180), (0x370, 0x400), (0x2010, 0x2300))

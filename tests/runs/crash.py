@@ -1,14 +1,15 @@
-"""Run a tiny experiment and end the process at its i-th file operation, for every i.
+"""Run a tiny experiment, and resume what a crash at its i-th file operation leaves, for every i.
 
 Run as a script in an empty folder; prints `operations=N crashes=M` and fails if a resumed run differs. A crash comes
 *before* an operation (an open, rename, remove, truncate, mkdir or fsync inside the run directory) or *during* the write
-of a file, which leaves half of it on disk. Children are forked before torch starts any thread, so one interpreter
-serves hundreds of crashes.
+of a file, which leaves half of it on disk. What it leaves is a copy of the run directory at that moment. An audit hook
+sees the operations; it cannot be removed, so this is a process of its own.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,6 @@ import torch
 torch.set_num_threads(1)
 
 import dragfl  # noqa: E402
-import dragfl.runs.loop  # noqa: E402
 
 SPEC: dict[str, Any] = {
     "rounds": 3,
@@ -32,53 +32,65 @@ SPEC: dict[str, Any] = {
 }
 KEPT = ("metrics.jsonl", "clients.jsonl", "model.safetensors", "result.json", "spec.toml")
 EVENTS = {"open", "os.rename", "os.remove", "os.truncate", "os.mkdir"}
-CRASHED = 77
 
 
-def in_child(work: Callable[[], None], folder: Path, crash_at: int) -> tuple[int, int]:
-    """(exit code, file operations) of the work; it ends before operation i, or for -i while it writes file i."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        seen = 0
+class Watch:
+    """Counts the file operations in one folder, and copies the folder at some of them."""
 
-        def note(path: object) -> None:
-            nonlocal seen
-            if folder.name in os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else True:
-                seen += 1
-                if seen == crash_at:
-                    os._exit(CRASHED)
+    folder: Path | None = None
 
-        def hook(event: str, arguments: tuple[Any, ...]) -> None:
-            if event in EVENTS and isinstance(arguments[0], str | bytes | os.PathLike):
-                note(arguments[0])
+    def begin(self, folder: Path, at: int | None = None) -> None:
+        """`at`: copy at this operation only; None for all of them and all files half written."""
+        self.folder, self.at, self.operations, self.files = folder, at, 0, 0
 
-        written = 0
+    def end(self) -> None:
+        self.folder = None
 
-        def torn(write: Callable[..., None]) -> Callable[..., None]:
-            def write_and_tear(*arguments: Any) -> None:
-                nonlocal written
-                write(*arguments)
-                written += 1
-                if written == -crash_at:
-                    path = next(a for a in arguments if isinstance(a, Path))
-                    os.truncate(path, path.stat().st_size // 2)
-                    os._exit(CRASHED)
+    def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        path = arguments[0] if arguments else None
+        if self.folder is None or event not in EVENTS or not isinstance(path, str | bytes | os.PathLike):
+            return
+        if self.folder.name in os.fsdecode(path):
+            self.note()
 
-            return write_and_tear
+    def note(self) -> None:
+        if self.folder is not None:
+            self.operations += 1
+            if self.at in (None, self.operations):
+                self.copy(f"before_{self.operations:03d}")
 
-        Path.write_bytes = torn(Path.write_bytes)  # type: ignore[method-assign,assignment]
-        safetensors.torch.save_file = torn(safetensors.torch.save_file)
-        fsync = os.fsync
-        os.fsync = lambda descriptor: (note(None), fsync(descriptor))[1]  # type: ignore[assignment,func-returns-value]
-        sys.addaudithook(hook)
-        work()
-        os.write(writing, str(seen).encode())
-        os._exit(0)
-    os.close(writing)
-    _, status = os.waitpid(child, 0)
-    with os.fdopen(reading) as pipe:
-        return os.waitstatus_to_exitcode(status), int(pipe.read() or 0)
+    def copy(self, name: str) -> None:
+        folder, self.folder = self.folder, None  # the operations of the copy do not count
+        assert folder is not None
+        if folder.exists():
+            shutil.copytree(folder, f"{folder.name}_{name}")
+        self.folder = folder
+
+    def torn(self, write: Callable[..., None]) -> Callable[..., None]:
+        def write_twice(*arguments: Any) -> None:
+            write(*arguments)
+            folder, self.folder = self.folder, None
+            if folder is None or self.at is not None:
+                self.folder = folder
+                return
+            self.files += 1
+            path = next(a for a in arguments if isinstance(a, Path))
+            os.truncate(path, path.stat().st_size // 2)
+            self.folder = folder
+            self.copy(f"torn_{self.files:03d}")
+            self.folder = None
+            write(*arguments)
+            self.folder = folder
+
+        return write_twice
+
+
+WATCH = Watch()
+
+
+def fsync(descriptor: int, real: Callable[[int], None] = os.fsync) -> None:
+    WATCH.note()
+    real(descriptor)
 
 
 def kept(folder: Path) -> dict[str, bytes]:
@@ -93,43 +105,43 @@ def start_or_resume(folder: Path) -> None:
         dragfl.run(dragfl.load(SPEC), folder)
 
 
-def check(name: str, whole: dict[str, bytes], *crashes: int) -> int:
-    """Crash in one attempt after another, then let one finish; returns the number of crashes."""
-    folder = Path(name)
-    cut = 0
-    for crash_at in crashes:
-        code, _ = in_child(lambda: start_or_resume(folder), folder, crash_at)
-        if code not in (0, CRASHED):
-            raise SystemExit(f"crashes at {crashes}: an attempt ended with {code}")
-        cut += code == CRASHED
+def check(folder: Path, whole: dict[str, bytes]) -> None:
+    """Let an attempt finish where another has crashed."""
     if (folder / "result.json").exists() != (folder / "model.safetensors").exists():
-        assert not (folder / "result.json").exists(), f"crashes at {crashes}: a result without a model"
-    code, _ = in_child(lambda: start_or_resume(folder), folder, 0)
-    if code != 0 or kept(folder) != whole:
-        raise SystemExit(f"crashes at {crashes}: the resumed run differs or failed ({code})")
+        assert not (folder / "result.json").exists(), f"{folder}: a result without a model"
+    start_or_resume(folder)
+    if kept(folder) != whole:
+        raise SystemExit(f"{folder}: the resumed run differs")
     left = [path.name for path in folder.iterdir() if path.suffix == ".tmp"]
     if left:
-        raise SystemExit(f"crashes at {crashes}: {left} were left behind")
-    return cut
+        raise SystemExit(f"{folder}: {left} were left behind")
 
 
 def main() -> None:
-    list(dragfl.simulate(dragfl.load(SPEC)))  # every import is made before the first fork
-    whole_folder = Path("whole_run")
-    code, operations = in_child(lambda: start_or_resume(whole_folder), whole_folder, 0)
-    assert code == 0
-    whole = kept(whole_folder)
-    crashes = sum(check(f"one_{i:03d}", whole, i) for i in range(1, operations + 1))
-    assert crashes == operations, f"{crashes} crashes for {operations} operations"
-    files = 0
-    while check(f"torn_{files + 1:03d}", whole, -(files + 1)):
-        files += 1
+    list(dragfl.simulate(dragfl.load(SPEC)))  # makes every import
+    Path.write_bytes = WATCH.torn(Path.write_bytes)  # type: ignore[method-assign,assignment]
+    safetensors.torch.save_file = WATCH.torn(safetensors.torch.save_file)
+    os.fsync = fsync
+    sys.addaudithook(WATCH.hook)
+    whole_folder = Path("whole")
+    WATCH.begin(whole_folder)
+    start_or_resume(whole_folder)
+    WATCH.end()
+    operations, files, whole = WATCH.operations, WATCH.files, kept(whole_folder)
     assert files >= 8, f"{files} files: spec, machine, two checkpoints of two files, model, result"
-    crashes += files
-    for first in range(3, operations, 5):  # and a second crash during the resume
-        second = 2 + first * 7 % 23
-        crashes += check(f"two_{first:03d}_{second:03d}", whole, first, second)
-    print(f"operations={operations} crashes={crashes}")  # noqa: T201
+    first = [Path(f"whole_before_{i:03d}") for i in range(1, operations + 1)]
+    second = []
+    for i in range(3, operations, 5):  # a second crash during the resume
+        folder, at = Path(f"twice_{i:03d}"), 2 + i * 7 % 23
+        shutil.copytree(first[i - 1], folder)
+        WATCH.begin(folder, at)
+        start_or_resume(folder)
+        WATCH.end()
+        second.append(Path(f"{folder}_before_{at:03d}") if WATCH.operations >= at else folder)
+    crashes = [*first, *(Path(f"whole_torn_{i:03d}") for i in range(1, files + 1)), *second]
+    for folder in crashes:
+        check(folder, whole)
+    print(f"operations={operations} crashes={len(crashes)}")  # noqa: T201
 
 
 if __name__ == "__main__":

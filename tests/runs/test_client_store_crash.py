@@ -1,17 +1,16 @@
 """SCAFFOLD with client states in memory or in a file: a crash at every step, resumed, gives the same bytes.
 
-As a script in an empty folder this module runs the crashes: it forks a process for each crash point before torch starts
-a thread, so one interpreter serves hundreds. A crash comes before, during or after one of these steps: training a
-block, growing the file of states, writing a slot, a log line, a tensor file, an fsync, a rename, a removal.
+A crash comes before, during or after one of these steps: training a block, growing the file of states, writing a slot,
+a log line, a tensor file, an fsync, a rename, a removal. What a process that ends there leaves is a copy of the run
+directory at that moment: Python's buffers and the memory are lost. So one run has a copy for each of its steps.
+Processes that are really killed: tests/runs/test_killed.py, and the slow tests below.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import dragfl
 from dragfl.engine.simulator import Worker
 from dragfl.errors import DamagedRun, Interrupted
 from dragfl.runs.loop import RoundLogs
-from tests.conftest import KEPT, TIMEOUT_S, Load, kept_bytes, shell
+from tests.conftest import KEPT, Load, kept_bytes, shell
 from tests.runs.processes import kill_at
 
 SPEC: dict[str, Any] = {
@@ -37,141 +36,149 @@ SPEC: dict[str, Any] = {
 }
 STORES = {"memory": 1024, "file": 0}
 WAYS = ("before", "torn", "after")
-CRASHED = 77
+
+Finish = Callable[[], object]  # completes a call that was torn
 
 
-class Crash:
-    """Counts steps, and ends the process at one of them."""
+class Steps:
+    """Counts the steps of a run, and copies its directory before, within or after some of them."""
 
-    def __init__(self, at: int, way: str) -> None:
-        self.at, self.way, self.seen = at, way, 0
+    def __init__(self, folder: Path, ways: Callable[[int], Sequence[str]]) -> None:
+        """`ways`: for the number of a step, when to copy."""
+        self.folder, self.ways, self.seen = folder, ways, 0
+        self.copies: list[Path] = []
 
-    def around(self, owner: Any, name: str, torn: Callable[..., Any] | None = None) -> None:
-        real = getattr(owner, name)
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        for owner, name, torn in (
+            (os, "pwrite", _half_a_slot),
+            (os, "posix_fallocate", _half_the_growth),
+            (os, "fsync", None),
+            (os, "replace", None),
+            (os, "unlink", None),
+            (Worker, "train", None),
+            (RoundLogs, "append", _half_a_line),
+            (safetensors.torch, "save_file", _half_a_tensor_file),
+            (Path, "write_bytes", _half_a_file),
+        ):
+            patch.setattr(owner, name, self._around(getattr(owner, name), torn))
 
+    def _around(self, real: Callable[..., Any], torn: Callable[..., Finish] | None) -> Callable[..., Any]:
         def step(*arguments: Any, **named: Any) -> Any:
             self.seen += 1
-            if self.seen != self.at:
-                return real(*arguments, **named)
-            if self.way == "torn" and torn is not None:
-                torn(real, *arguments)
-            if self.way == "after":
-                real(*arguments, **named)
-            os._exit(CRASHED)
+            at = self.seen
+            ways, finish = self.ways(at), lambda: real(*arguments, **named)
+            if "before" in ways:
+                self._copy(at, "before")
+            if "torn" in ways:
+                if torn is not None:
+                    finish = torn(real, *arguments)
+                self._copy(at, "torn")
+            result = finish()
+            if "after" in ways:
+                self._copy(at, "after")
+            return result
 
-        setattr(owner, name, step)
+        return step
 
-    def install(self) -> None:
-        self.around(os, "pwrite", lambda real, fd, data, at: real(fd, data[: len(data) // 2], at))
-        self.around(os, "posix_fallocate", lambda real, fd, at, length: real(fd, at, length // 2 + 1))
-        os.fsync = lambda descriptor: None  # type: ignore[assignment]  # slow, and the kernel outlives the process
-        self.around(os, "fsync")
-        self.around(os, "replace")
-        self.around(os, "unlink")
-        self.around(Worker, "train")
-        self.around(RoundLogs, "append", _half_a_line)
-        self.around(safetensors.torch, "save_file", _half_a_file)
-        self.around(Path, "write_bytes", lambda real, path, data: real(path, data[: len(data) // 2]))
+    def _copy(self, at: int, way: str) -> None:
+        copy = self.folder.with_name(f"{self.folder.name}-{at}-{way}")
+        if self.folder.exists():
+            shutil.copytree(self.folder, copy)
+        self.copies.append(copy)
 
 
-def _half_a_line(real: Callable[..., None], logs: Any, record: Any) -> None:
+def _half_a_slot(real: Callable[..., int], fd: int, data: bytes, at: int) -> Finish:
+    real(fd, data[: len(data) // 2], at)
+    return lambda: real(fd, data, at)
+
+
+def _half_the_growth(real: Callable[..., None], fd: int, at: int, length: int) -> Finish:
+    real(fd, at, length // 2 + 1)
+    return lambda: real(fd, at, length)
+
+
+def _half_a_line(real: Callable[..., None], logs: RoundLogs, record: Any) -> Finish:
     real(logs, record)
     path = logs.folder / "clients.jsonl"
-    os.truncate(path, path.stat().st_size - 20)
+    end = path.read_bytes()[-20:]
+    os.truncate(path, path.stat().st_size - len(end))
+
+    def finish() -> None:
+        with path.open("ab") as file:
+            file.write(end)
+
+    return finish
 
 
-def _half_a_file(real: Callable[..., None], tensors: Any, path: Path) -> None:
+def _half_a_tensor_file(real: Callable[..., None], tensors: Any, path: Path) -> Finish:
     real(tensors, path)
     os.truncate(path, path.stat().st_size // 2)
+    return lambda: real(tensors, path)
 
 
-def start_or_resume(folder: Path, memory_mb: int) -> None:
+def _half_a_file(real: Callable[..., int], path: Path, data: bytes) -> Finish:
+    real(path, data[: len(data) // 2])
+    return lambda: real(path, data)
+
+
+def start_or_resume(folder: Path, store: str) -> None:
     """What a user does after a crash: resume, or run again if there is no run yet."""
     if (folder / "spec.toml").exists():
         dragfl.resume(folder)
     else:
-        dragfl.run(dragfl.load(SPEC, f"state.memory_mb={memory_mb}"), folder)
+        dragfl.run(dragfl.load(SPEC, f"state.memory_mb={STORES[store]}"), folder)
 
 
-def in_child(folder: Path, memory_mb: int, at: int = 0, way: str = "before") -> tuple[int, int]:
-    """(exit code, steps) of one attempt, ended at a step; 0 lets it finish."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            crash = Crash(at, way)
-            crash.install()
-            start_or_resume(folder, memory_mb)
-            os.write(writing, str(crash.seen).encode())
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writing)
-    _, status = os.waitpid(child, 0)
-    with os.fdopen(reading) as pipe:
-        return os.waitstatus_to_exitcode(status), int(pipe.read() or 0)
+def crashed(folder: Path, store: str, ways: Callable[[int], Sequence[str]]) -> Steps:
+    """Start or resume to the end; the copies are what crashes on the way leave."""
+    steps = Steps(folder, ways)
+    with pytest.MonkeyPatch.context() as patch:
+        steps.install(patch)
+        start_or_resume(folder, store)
+    return steps
 
 
-def harness(memory_mb: int, ways: tuple[str, ...], second: int) -> None:
-    """Crash at every step, in alternating ways or in all; with `second`, crash again during the resume."""
-    dragfl.simulate(dragfl.load(SPEC))  # trains nothing: children find everything imported
-    code, steps = in_child(Path("whole"), memory_mb)
-    whole = kept_bytes(Path("whole"))
-    points = [(at, way) for at in range(1, steps + 1) for way in (ways if len(ways) > 1 else (WAYS[at % 3],))]
-    crashes = 0
-    for number, (at, way) in enumerate(points):
-        folder = Path(f"crash-{number}")
-        attempts = [(at, way), (3 + 5 * (number % second), WAYS[number % 3])] if second else [(at, way)]
-        for attempt in attempts:
-            code, _ = in_child(folder, memory_mb, *attempt)
-            crashes += code == CRASHED
-            if code not in (CRASHED, 0):
-                raise SystemExit(f"{attempts}: an attempt ended with {code}")
-        code, _ = in_child(folder, memory_mb)
-        if code or kept_bytes(folder) != whole:
-            raise SystemExit(f"{attempts}: the resumed run differs or failed ({code})")
-    print(json.dumps({"steps": steps, "crashes": crashes}))  # noqa: T201
+@pytest.fixture
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is slow, and the kernel outlives the process."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
-def start(folder: Path, store: str, ways: tuple[str, ...], second: int = 0) -> subprocess.Popen[str]:
-    """The harness in a process of its own."""
-    folder.mkdir()
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.runs.test_client_store_crash", json.dumps([STORES[store], ways, second])],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])},
-    )  # fmt: skip
+def resumed(copies: Sequence[Path], store: str, whole: Path) -> Iterator[Path]:
+    """Every copy, resumed to the bytes of the whole run."""
+    for copy in copies:
+        start_or_resume(copy, store)
+        assert kept_bytes(copy) == kept_bytes(whole), copy.name
+        yield copy
 
 
-def found(process: subprocess.Popen[str]) -> dict[str, int]:
-    """The numbers of steps and crashes; fails if a resumed run differs."""
-    out, err = process.communicate(timeout=2 * TIMEOUT_S)
-    assert process.returncode == 0, err[-3000:]
-    numbers: dict[str, int] = json.loads(out)
-    return numbers
-
-
-def test_a_crash_at_every_step_of_either_store(tmp_path: Path) -> None:
-    processes = {store: start(tmp_path / store, store, ("one",)) for store in STORES}
-    for store, process in processes.items():
-        numbers = found(process)
-        assert numbers["crashes"] == numbers["steps"] > (80 if store == "file" else 60)
-    assert kept_bytes(tmp_path / "file" / "whole") == kept_bytes(tmp_path / "memory" / "whole")
+def test_a_crash_at_every_step_of_either_store(tmp_path: Path, no_fsync: None) -> None:
+    """Before, within and after the steps in turn."""
+    for store, least in (("memory", 60), ("file", 80)):
+        steps = crashed(tmp_path / store, store, lambda at: [WAYS[at % 3]])
+        assert len(steps.copies) == steps.seen > least
+        assert len(list(resumed(steps.copies, store, tmp_path / store))) == steps.seen
+    assert kept_bytes(tmp_path / "file") == kept_bytes(tmp_path / "memory")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", STORES)
-def test_a_crash_before_within_and_after_every_step(tmp_path: Path, store: str) -> None:
-    numbers = found(start(tmp_path / store, store, WAYS))
-    assert numbers["crashes"] == 3 * numbers["steps"]
+def test_a_crash_before_within_and_after_every_step(tmp_path: Path, store: str, no_fsync: None) -> None:
+    steps = crashed(tmp_path / "run", store, lambda at: WAYS)
+    assert len(list(resumed(steps.copies, store, tmp_path / "run"))) == 3 * steps.seen
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", STORES)
-def test_a_second_crash_during_the_resume(tmp_path: Path, store: str) -> None:
-    numbers = found(start(tmp_path / store, store, WAYS, second=11))
-    assert numbers["crashes"] > 4 * numbers["steps"]
+def test_a_second_crash_during_the_resume(tmp_path: Path, store: str, no_fsync: None) -> None:
+    whole, second = tmp_path / "run", 0
+    steps = crashed(whole, store, lambda at: WAYS)
+    for number, copy in enumerate(steps.copies):
+        at, way = 3 + 5 * (number % 11), WAYS[number % 3]
+        again = crashed(copy, store, lambda step, at=at, way=way: [way] if step == at else [])
+        assert kept_bytes(copy) == kept_bytes(whole), copy.name
+        second += len(list(resumed(again.copies, store, whole)))
+    assert second > steps.seen
 
 
 @pytest.mark.slow
@@ -290,9 +297,3 @@ def test_the_command_exits_with_code_6(tmp_path: Path) -> None:
     spec.write_text(spec.read_text().replace('on_missing = "error"', 'on_missing = "zero"'))  # as the message says
     assert shell("resume", "run", "--quiet", cwd=tmp_path).returncode == 0
     assert all((tmp_path / "run" / name).exists() for name in KEPT)
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    given = json.loads(sys.argv[1])
-    harness(given[0], tuple(given[1]), given[2])

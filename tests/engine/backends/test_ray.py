@@ -270,8 +270,10 @@ input()
 
 @pytest.fixture
 def marker(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A value in the environment of every process that the test starts, which know of no cluster."""
+    """A value in the environment of every process that the test starts, which know of no cluster and print as usual."""
     value = uuid.uuid4().hex
+    for name in ray_backend._QUIET:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("POOL_MARKER", value)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     return value

@@ -27,7 +27,7 @@ def test_the_file_holds_at_most_three_slots_a_client(tmp_path: Path) -> None:
     assert path.stat().st_size <= 3 * CLIENTS * SlotFile(LAYOUT, path).stride
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc: needs Linux")
 def test_states_do_not_stay_in_memory(tmp_path: Path) -> None:
     """10,000 clients x 416,047 floats are 16.6 GB; a round of 128 of them is 213 MB, on disk only."""
 

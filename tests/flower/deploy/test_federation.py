@@ -64,7 +64,10 @@ def _found(folder: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("nginx") and not Path("/usr/sbin/nginx").exists(), reason="nginx is not installed")
+@pytest.mark.skipif(
+    not shutil.which("nginx") and not Path("/usr/sbin/nginx").exists(),
+    reason="nginx is not installed: apt-get install nginx",
+)
 def test_a_federation_runs_through_the_proxy_which_refuses_all_but_the_fleet_api(
     tmp_path: Path, processes: GuardedProcesses
 ) -> None:
@@ -110,7 +113,7 @@ def test_check_fails_where_the_control_api_answers_from_outside(tmp_path: Path, 
     """SuperLink on all addresses; first on its own port, then also on the port that is meant for the proxy."""
     hosts = probe.own_addresses()[:1]
     if not hosts:
-        pytest.skip("this machine has a loopback address only")
+        pytest.skip("this machine has a loopback address only; it needs a network interface")
     folder = deploy.init(tmp_path / "deployment", nodes=1, hosts=hosts, port=two_free_ports())
     installed = install(folder, tmp_path / "system", processes)
     installed.start_superlink()

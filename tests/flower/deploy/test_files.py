@@ -97,7 +97,7 @@ def test_a_folder_with_a_space_is_quoted_in_the_readme(tmp_path: Path) -> None:
     assert f"    cd '{folder}'\n" in (folder / "README.md").read_text()
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed: apt-get install systemd")
 def test_systemd_accepts_the_units(deployment: Path, tmp_path: Path) -> None:
     units = []
     for unit in [*deployment.glob("server/*.service"), deployment / "nodes" / "node0" / "dragfl-node0.service"]:
@@ -107,7 +107,7 @@ def test_systemd_accepts_the_units(deployment: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.skipif(not NGINX, reason="nginx is not installed")
+@pytest.mark.skipif(not NGINX, reason="nginx is not installed: apt-get install nginx")
 def test_nginx_accepts_the_proxy(deployment: Path, tmp_path: Path) -> None:
     install(deployment, tmp_path / "system", None)  # type: ignore[arg-type]
     main = tmp_path / "nginx.conf"
@@ -117,7 +117,9 @@ def test_nginx_accepts_the_proxy(deployment: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.skipif(not shutil.which("docker-compose"), reason="docker-compose is not installed")
+@pytest.mark.skipif(
+    not shutil.which("docker-compose"), reason="docker-compose is not installed: apt-get install docker-compose"
+)
 def test_compose_accepts_the_file(deployment: Path) -> None:
     own = {"PATH": os.defpath}  # its Python must not import from the environment of the tests
     done = subprocess.run(["docker-compose", "config", "-q"], cwd=deployment, capture_output=True, text=True, env=own)
