@@ -19,7 +19,7 @@ from dragfl.engine.backends import ray as ray_backend
 
 Load = Callable[..., dragfl.Experiment]
 LEFT_OUT = pytest.StashKey[int]()
-TIMEOUT_S = 600  # of a process; it only guards against tests that hang
+TIMEOUT_S = 3600  # of a wait; it only guards against tests that hang, and a machine may be very busy
 
 
 @pytest.fixture(scope="session")
@@ -127,9 +127,10 @@ def kept_bytes(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in KEPT}
 
 
-os.environ.update(
-    ray_backend._QUIET
-)  # read when Ray is imported, which may be by a test that does not use dragfl's Ray
+# Read when Ray is imported, by whichever test is the first to do so, and by the processes of a cluster. A machine may be
+# too busy to start a worker within a minute or to answer a health check within ten seconds; a dead node is found anyway.
+PATIENCE = {"RAY_worker_register_timeout_seconds": str(TIMEOUT_S), "RAY_health_check_timeout_ms": str(1000 * TIMEOUT_S)}
+os.environ.update(ray_backend._QUIET | PATIENCE)
 
 # The same examples in every run; `make test-all` searches for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None)

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import TIMEOUT_S
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "dragfl"
 NAME = re.compile(r"`([\w./]+(?:/|\.py))`")
@@ -124,7 +126,7 @@ def test_there_is_no_cycle_between_packages() -> None:
 @pytest.mark.parametrize("module", ["dragfl.config.spec", "dragfl.algorithms", "dragfl.runs.directory", "dragfl.cli"])
 def test_torch_is_not_imported(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=TIMEOUT_S).returncode == 0
 
 
 def test_the_page_fits_two_screens() -> None:

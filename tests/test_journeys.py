@@ -14,6 +14,7 @@ import pytest
 
 import dragfl
 from dragfl.cli import main
+from tests.conftest import TIMEOUT_S
 from tests.test_docs import ROOT, blocks
 
 Capture = pytest.CaptureFixture[str]
@@ -79,7 +80,7 @@ def test_compare_algorithms_down_to_a_latex_table(capsys: Capture, monkeypatch: 
         Path("paper.tex").write_text(
             "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\\input{report/table.tex}\\end{document}"
         )
-        done = subprocess.run(["pdflatex", "-halt-on-error", "paper.tex"], capture_output=True, timeout=120)
+        done = subprocess.run(["pdflatex", "-halt-on-error", "paper.tex"], capture_output=True, timeout=TIMEOUT_S)
         assert done.returncode == 0, done.stdout[-1000:]
 
 

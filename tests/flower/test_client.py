@@ -37,7 +37,7 @@ from dragfl.flower.messages import (
 )
 from dragfl.flower.records import Refused
 from dragfl.types import Plan, RoundContext, Updates
-from tests.conftest import Load
+from tests.conftest import TIMEOUT_S, Load
 from tests.engine.custom_attacks import GrowingAttack
 from tests.flower.local_grid import LocalGrid
 
@@ -303,7 +303,7 @@ assert read_hello(reply, "n").partition == 5
 sys.exit("torch" in sys.modules)
 """
     root = Path(__file__).resolve().parents[2]
-    assert subprocess.run([sys.executable, "-c", code], cwd=root, timeout=120).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, timeout=TIMEOUT_S).returncode == 0
 
 
 def test_one_worker_serves_all_nodes_of_a_grid_in_memory(experiment: Load, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from dragfl.flower.serve import progress_line, wait_for_nodes
 from dragfl.runs.directory import load_run
 from dragfl.runs.loop import run
 from dragfl.types import RoundRecord
-from tests.conftest import kept_bytes
+from tests.conftest import TIMEOUT_S, kept_bytes
 from tests.flower.local_grid import LocalGrid
 
 TOML = """
@@ -258,7 +258,7 @@ class TestSignals:
         site = Site(spec, "rounds=1")
         thread = threading.Thread(target=site.start_app)
         thread.start()
-        thread.join(timeout=300)
+        thread.join(timeout=TIMEOUT_S)
         assert load_run(site.folder).finished
         Site(spec, "rounds=1").start_app()
         assert signal.getsignal(signal.SIGTERM) is before

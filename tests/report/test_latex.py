@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dragfl import report
 from dragfl.report.latex import latex_text
 from dragfl.report.latex_escape import escape
+from tests.conftest import TIMEOUT_S
 
 from .conftest import MakeRun
 from .test_export import EARLY, LATE, NEVER, add_metrics
@@ -150,6 +151,6 @@ def test_pdflatex_compiles_every_character(tmp_path: Path) -> None:
 def compile_latex(folder: Path, body: str) -> None:
     (folder / "paper.tex").write_text(DOCUMENT % body)
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stdout[-2000:]
     assert (folder / "paper.pdf").stat().st_size > 10_000

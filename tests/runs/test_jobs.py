@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from dragfl.errors import DamagedRun, Interrupted, RunsFailed, SpecError
 from dragfl.runs.directory import Run
 from dragfl.runs.sweep import Callbacks
 from dragfl.types import RoundRecord
+from tests.runs.processes import wait_until
 
 SMALL: dict[str, Any] = {
     "rounds": 12,
@@ -129,11 +128,11 @@ def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     mark = {**os.environ, "DRAGFL_TEST_MARK": str(tmp_path)}
     parent = subprocess.Popen([sys.executable, "-c", script], env=mark)
     try:
-        _wait(lambda: len(list(tmp_path.glob("*/metrics.jsonl"))) == 2)
+        wait_until(lambda: len(list(tmp_path.glob("*/metrics.jsonl"))) == 2)
     finally:
         parent.kill()
         parent.wait()
-    _wait(lambda: not _marked(str(tmp_path)))
+    wait_until(lambda: not _marked(str(tmp_path)))
 
 
 def _marked(mark: str) -> list[int]:
@@ -145,11 +144,3 @@ def _marked(mark: str) -> list[int]:
         except OSError:
             continue
     return found
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    """The limit is against hanging only."""
-    end = time.monotonic() + 300.0
-    while not condition():
-        assert time.monotonic() < end, "this state was never reached"
-        time.sleep(0.1)

@@ -23,10 +23,11 @@ from dragfl.engine.backends.ray_worker import Array, machine_info
 from dragfl.engine.backends.supervisor import WorkerGroup
 from dragfl.engine.threads import one_thread, own_generator
 from dragfl.errors import Interrupted, PartError, SpecError
-from tests.conftest import Load, command
+from tests.conftest import TIMEOUT_S, Load, command
 from tests.engine.backends.parts import AttackWithAttribute
 from tests.engine.backends.test_pool import PARTS, assert_equal_calls, digits
-from tests.engine.backends.test_worker_process import FRAGILE, HANGING_S, marked, wait_until
+from tests.engine.backends.test_worker_process import FRAGILE, marked
+from tests.runs.processes import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -317,7 +318,7 @@ def test_ctrl_c_on_the_command_line(marker: str, tmp_path: Path, digits_toml: Pa
     wait_until(lambda: log.exists() and log.stat().st_size > 0)
     for _ in range(strikes):
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes
-    _, said = process.communicate(timeout=HANGING_S)
+    _, said = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 5, said
     assert "Traceback" not in said and "resume" in said
     wait_until(lambda: not marked(marker))

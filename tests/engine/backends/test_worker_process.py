@@ -8,9 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,16 @@ from torch import nn
 
 import dragfl
 from dragfl import build
+from dragfl.engine.backends import worker_process
 from dragfl.engine.backends.local import LocalBackend
 from dragfl.engine.backends.pool import PoolBackend
 from dragfl.engine.backends.worker_process import end_idle_processes
 from dragfl.errors import Interrupted, PartError, SpecError
-from tests.conftest import Load, command
+from tests.conftest import TIMEOUT_S, Load, command
 from tests.engine.backends.parts import AttackWithAttribute
 from tests.engine.backends.test_pool import PARTS, digits, run_digits
+from tests.runs.processes import wait_until
 
-HANGING_S = 300.0
 FRAGILE = {"name": f"{PARTS}:Fragile"}
 
 
@@ -55,14 +55,6 @@ def marked(marker: str) -> list[int]:
         except OSError:
             pass
     return found
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """The limit is against hanging only."""
-    limit = time.monotonic() + HANGING_S
-    while not condition():
-        assert time.monotonic() < limit, "this state was never reached"
-        time.sleep(0.02)
 
 
 def pids(simulation: Any) -> list[int]:
@@ -117,7 +109,8 @@ def test_an_error_in_a_worker_is_raised_in_the_parent(monkeypatch: pytest.Monkey
         simulation.step()
 
 
-def test_workers_serve_the_next_run_and_end_with_their_owner(marker: str) -> None:
+def test_workers_serve_the_next_run_and_end_with_their_owner(marker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_process, "IDLE_S", TIMEOUT_S)  # a busy machine may need long until the second run
     end_idle_processes()
     simulation = dragfl.simulate(digits(2))
     simulation.step()
@@ -166,7 +159,7 @@ def test_ctrl_c_leaves_a_resumable_run_and_no_process(marker: str, tmp_path: Pat
     log = tmp_path / "runs" / "small" / "metrics.jsonl"
     wait_until(lambda: log.exists() and log.stat().st_size > 0)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the parent and its workers
-    _, said = process.communicate(timeout=HANGING_S)
+    _, said = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 5, said
     assert "Traceback" not in said and "resume" in said
     wait_until(lambda: not marked(marker))
@@ -197,13 +190,13 @@ except dragfl.errors.SpecError as error:
 
 def run_python(script: str, folder: Path, code: str | None = None) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, script]
-    return subprocess.run(words, input=code, cwd=folder, capture_output=True, text=True, timeout=HANGING_S)
+    return subprocess.run(words, input=code, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
 def test_a_script_without_a_guard(tmp_path: Path, marker: str) -> None:
     (tmp_path / "script.py").write_text(MAIN)
     done = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=HANGING_S
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S
     )
     assert done.returncode == 0, done.stderr
     first, second, third = done.stdout.splitlines()
@@ -219,7 +212,7 @@ def test_code_from_standard_input(tmp_path: Path) -> None:
     """`__main__` has no file, as in a notebook."""
     code = MAIN.replace('start(Net))), "rounds with', 'start(Net, workers=1))), "rounds with')
     done = subprocess.run(
-        [sys.executable, "-"], input=code, cwd=tmp_path, capture_output=True, text=True, timeout=HANGING_S
+        [sys.executable, "-"], input=code, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S
     )
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 3

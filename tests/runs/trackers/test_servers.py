@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import dragfl
+from tests.conftest import TIMEOUT_S
 
 pytestmark = pytest.mark.slow
 OTHER = os.environ.get("DRAGFL_TRACKERS_PYTHON")
@@ -100,7 +101,7 @@ def python(package: str, code: str, *arguments: str, cwd: Path) -> str:
         env=os.environ | settings,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=TIMEOUT_S,
     )
     assert done.returncode == 0, done.stderr
     assert "continues without it" not in done.stderr

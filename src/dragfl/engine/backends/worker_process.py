@@ -48,7 +48,8 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-m", "dragfl.engine.backends.worker_process", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", "dragfl.engine.backends.worker_process"]
+        command += [str(theirs.fileno()), str(IDLE_S)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         with theirs, _interrupts_blocked():
             self.process = subprocess.Popen(
@@ -197,11 +198,11 @@ class ParentConnection:
     def report(self, value: Any) -> None:
         self._channel.send(("progress", value))
 
-    def serve(self) -> None:
-        """Answer one message after the other, until there is no more work for a while."""
+    def serve(self, idle_s: float) -> None:
+        """Answer one message after the other, until there is no experiment for so long."""
         service: Any = None
         while True:
-            kind, *content = self._messages.get(timeout=None if service is not None else IDLE_S)
+            kind, *content = self._messages.get(timeout=None if service is not None else idle_s)
             if kind == "release":
                 service = None
             elif kind == "prepare":
@@ -237,7 +238,7 @@ def main() -> None:
     parent = ParentConnection(connection.Connection(int(sys.argv[1])))
     threading.Thread(target=parent.listen, daemon=True).start()
     try:
-        parent.serve()
+        parent.serve(idle_s=float(sys.argv[2]))
     except (queue.Empty, OSError):
         os._exit(0)
 
