@@ -119,6 +119,19 @@ def digits_toml(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def empty_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn, but their files are empty, which saves most of the time."""
+    from dragfl.report.figures.files import KINDS, Drawing
+
+    def save(drawing: Drawing, folder: Path, kinds: Sequence[str] = KINDS) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for kind in kinds:
+            (folder / f"{drawing.name}.{kind}").write_bytes(b"")
+
+    monkeypatch.setattr(Drawing, "save", save)
+
+
 KEPT = ("metrics.jsonl", "clients.jsonl", "model.safetensors")
 
 
@@ -134,6 +147,9 @@ PATIENCE = {
     "RAY_health_check_timeout_ms": str(1000 * TIMEOUT_S),
 }
 os.environ.update(ray_backend._QUIET | PATIENCE)
+
+os.environ["COLUMNS"] = "80"  # whatever the terminal has; tests of wider tables set their own
+os.environ.pop("FORCE_COLOR", None)
 
 # The same examples in every run; `make test-all` searches for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None)

@@ -65,8 +65,8 @@ def blocks(path: Path) -> Iterator[Block]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temporary folder with the examples, which can be imported."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_figures: None) -> Path:
+    """A temporary folder with the examples, which can be imported. tests/report saves figures."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__", "runs"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path / "examples"))

@@ -21,6 +21,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """`clock[0]` is the time in seconds."""
     now = [100.0]
     monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(progress, "LINE_SECONDS", 10.0)
     return now
 
 

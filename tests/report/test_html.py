@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import dragfl
 from dragfl import report
 from dragfl.errors import Interrupted, SpecError
 from dragfl.report import figures
-from dragfl.report.figures.files import Drawing
 
 from .conftest import MakeRun, write_run
 
@@ -32,18 +30,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metrics = runs / "fedavg" / "metrics.jsonl"
     metrics.write_text(re.sub(r'"loss": [0-9.e+-]+', '"loss": "inf"', metrics.read_text()))
     return report.write_report([runs], tmp_path_factory.mktemp("out"), title=NASTY)
-
-
-@pytest.fixture
-def empty_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are drawn, but their files are empty, which saves most of the time."""
-
-    def save(drawing: Drawing, folder: Path, kinds: Sequence[str]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        for kind in kinds:
-            (folder / f"{drawing.name}.{kind}").write_bytes(b"")
-
-    monkeypatch.setattr(Drawing, "save", save)
 
 
 class Reader(HTMLParser):
