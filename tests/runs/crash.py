@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,32 +58,37 @@ class Watch:
         if self.folder is not None:
             self.operations += 1
             if self.at in (None, self.operations):
-                self.copy(f"before_{self.operations:03d}")
+                with self.paused() as folder:
+                    copy(folder, f"before_{self.operations:03d}")
 
-    def copy(self, name: str) -> None:
-        folder, self.folder = self.folder, None  # the operations of the copy do not count
+    @contextmanager
+    def paused(self) -> Iterator[Path]:
+        """What is done in here does not count."""
+        folder, self.folder = self.folder, None
         assert folder is not None
-        if folder.exists():
-            shutil.copytree(folder, f"{folder.name}_{name}")
+        yield folder
         self.folder = folder
 
     def torn(self, write: Callable[..., None]) -> Callable[..., None]:
+        """Copies the folder with one half of a file, then writes the file again."""
+
         def write_twice(*arguments: Any) -> None:
             write(*arguments)
-            folder, self.folder = self.folder, None
-            if folder is None or self.at is not None:
-                self.folder = folder
+            if self.folder is None or self.at is not None:
                 return
             self.files += 1
             path = next(a for a in arguments if isinstance(a, Path))
-            os.truncate(path, path.stat().st_size // 2)
-            self.folder = folder
-            self.copy(f"torn_{self.files:03d}")
-            self.folder = None
-            write(*arguments)
-            self.folder = folder
+            with self.paused() as folder:
+                os.truncate(path, path.stat().st_size // 2)
+                copy(folder, f"torn_{self.files:03d}")
+                write(*arguments)
 
         return write_twice
+
+
+def copy(folder: Path, name: str) -> None:
+    if folder.exists():
+        shutil.copytree(folder, f"{folder.name}_{name}")
 
 
 WATCH = Watch()
