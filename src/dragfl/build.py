@@ -40,10 +40,10 @@ from dragfl.engine.client_store import ClientStore, open_store
 from dragfl.engine.iterate import Iterate
 from dragfl.engine.simulator import RootData, Worker
 from dragfl.engine.state import Federation
-from dragfl.engine.threads import available_cores
+from dragfl.engine.threads import available_cores, one_thread
 from dragfl.errors import DataError, DragflWarning, SpecError
 from dragfl.models.call import call_model
-from dragfl.own_code import import_object, name_of, named_errors
+from dragfl.own_code import import_object, name_of, named_errors, refuses_own_code
 from dragfl.rng import rng
 from dragfl.training.augment import fit
 from dragfl.training.loop import Loop
@@ -77,6 +77,10 @@ def build_federation(
 
     `connect` supplies the backend and the store of clients that are not simulated.
     """
+    if connect is None and experiment.flower.data == "own":
+        raise SpecError(
+            "flower.data: 'own', but no node brings data in a simulation; use 'partition', or deploy the federation"
+        )
     experiment, worker = build_worker(experiment)
     _check_directions(experiment, worker)
     _warn_of_batch_size(experiment, worker.split)
@@ -195,6 +199,11 @@ def select_backend(experiment: Experiment, worker: Worker) -> Backend:
 
 def _ray_backend(experiment: Experiment, worker: Worker) -> Backend:
     """Workers of a Ray cluster. They receive the dataset itself, so it needs no name."""
+    if refuses_own_code():
+        raise SpecError(
+            "engine.executor: 'ray' is not possible in safe mode, since Ray's workers import modules from the current "
+            "folder; use engine.executor = 'local'"
+        )
     require_ray()
     requested, named = experiment.engine.workers, replace(experiment, dataset="digits")
     reason = _needs_cpu(worker) or why_not_portable(named, "set engine.executor = 'local'")
@@ -224,7 +233,7 @@ def load_dataset(given: str | Dataset, progress: Progress | None = None) -> Data
     if not isinstance(given, str) or given.partition(":")[0] in data.FILE_KINDS or ":" not in given:
         return data.load(given, progress)
     found = import_object("data.dataset", given)
-    with named_errors(f"data.dataset {given}"):
+    with named_errors(f"data.dataset: {given}"):
         dataset = found() if callable(found) else found
     if not isinstance(dataset, Dataset):
         raise SpecError(f"data.dataset: {given} is a {type(dataset).__name__}; it must be a Dataset or make one")
@@ -287,7 +296,8 @@ def sample_root_data(
     if spec.noise:
         root_y = root_data.add_label_noise(root_y, dataset.classes, spec.noise, rng(seed, "root noise"))
     if spec.filter == "confident":
-        keep = root_data.confident_samples(dataset.inputs(root_x), root_y, dataset.classes, rng(seed, "root clean"))
+        with one_thread():  # several threads wait for each other at every one of many small steps
+            keep = root_data.confident_samples(dataset.inputs(root_x), root_y, dataset.classes, rng(seed, "root clean"))
         root_x, root_y = root_x[keep], root_y[keep]
         if not len(root_y):
             raise DataError("root.filter: no root sample is left; use more root data or less label noise")
@@ -313,7 +323,8 @@ def _check_model_fits(model: FlatModel, dataset: Dataset) -> None:
         with torch.no_grad(), model_errors(model.module):
             scores: Any = model.module(dataset.inputs(dataset.x[:2]))
     except (RuntimeError, ValueError, TypeError, IndexError) as error:  # of its layers
-        raise SpecError(f"{who}: it does not accept inputs of shape {dataset.shape}: {error}") from None
+        problem = f"{who}: it does not accept inputs of shape {dataset.shape}: {' '.join(str(error).split())}"
+        raise SpecError(f"{problem}; choose a model for such inputs, or another data.dataset") from None
     if not isinstance(scores, torch.Tensor) or not scores.is_floating_point():
         kind = scores.dtype if isinstance(scores, torch.Tensor) else type(scores).__name__
         raise SpecError(f"{who}: its output is a {kind}; it must be a float tensor of class scores")

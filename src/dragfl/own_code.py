@@ -33,6 +33,11 @@ def refuse_own_code(refuse: bool = True) -> Iterator[None]:
         _refused.reset(token)
 
 
+def refuses_own_code() -> bool:
+    """Whether this is inside of `refuse_own_code`."""
+    return _refused.get()
+
+
 def check_imports_allowed(where: str, target: str) -> None:
     """Raise if the user's code must not be imported here."""
     if _refused.get():
@@ -64,7 +69,7 @@ def import_object(where: str, target: str) -> Any:
         advice = f"it must be installed or in the folder {here}" if dotted == module_name else f"write {dotted}:{attr}"
         raise SpecError(f"{where}: cannot import '{module_name}' ({error}); {advice}") from None
     except (Exception, SystemExit) as error:  # the module is the user's own code
-        failure = _one_line(error)
+        failure = one_line(error)
         raise SpecError(f"{where}: importing '{module_name}' failed with {failure}; fix that module first") from error
     finally:
         sys.path.remove(here)
@@ -164,14 +169,32 @@ def named_errors(name: str, *, only_own: bool = False) -> Iterator[None]:
         advice = "; check the parameters it takes"
         if frame is not None:
             advice = f" ({Path(frames[frame].filename).name}:{frames[frame].lineno}); fix that line"
-        raise PartError(f"{name} raised {_one_line(error)}{advice}") from error
+        raise PartError(f"{name} raised {one_line(error)}{advice}") from error
+
+
+def own_traceback(error: BaseException) -> str:
+    """The traceback behind an error, from the first line of the user's code on; empty if that has not raised it."""
+    cause = error.__cause__
+    if cause is not None and not isinstance(cause, DragflError):
+        frames = traceback.extract_tb(cause.__traceback__)
+        while frames and not _is_own_file(Path(frames[0].filename)):
+            frames.pop(0)
+        if frames or isinstance(cause, SyntaxError):
+            lines = [*traceback.format_list(frames), *traceback.format_exception_only(cause)]
+            return "".join(["Traceback of your code (most recent call last):\n", *lines]).rstrip("\n")
+    notes = getattr(cause or error, "__notes__", ())  # of an exception in a worker process
+    return "\n".join(notes).rstrip("\n") if isinstance(error, PartError) else ""
 
 
 def _own_frame(files: list[Path]) -> int | None:
     """The last frame of the user's own files; else the first one of an installed package other than torch and numpy."""
     installed = [i for i, file in enumerate(files) if not _is_library(file)]
-    own = [i for i in installed if "site-packages" not in files[i].parts]
+    own = [i for i in installed if _is_own_file(files[i])]
     return own[-1] if own else installed[0] if installed else None
+
+
+def _is_own_file(file: Path) -> bool:
+    return "site-packages" not in file.parts and not _is_library(file)
 
 
 def _is_library(file: Path) -> bool:
@@ -184,7 +207,7 @@ def _is_library(file: Path) -> bool:
 _LIBRARIES = (Path(__file__).parent, Path(inspect.__file__).parent)
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """The type and the message of an exception in one line."""
     return ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
 

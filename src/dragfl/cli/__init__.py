@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, NoReturn
 
 from dragfl import __version__
@@ -103,7 +104,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except DragflError as error:
-        print(f"dragfl: {error}", file=sys.stderr)
+        _print_error(error)
         return error.exit_code
     except KeyboardInterrupt:
         print("dragfl: stopped immediately; a run can be resumed from its last checkpoint", file=sys.stderr)
@@ -125,9 +126,23 @@ def _safe_mode(args: argparse.Namespace) -> AbstractContextManager[None]:
     """With `--safe` no code of the user is imported while the command runs."""
     if not getattr(args, "safe", False):
         return nullcontext()
+    if any(Path(entry).resolve() == Path.cwd() for entry in sys.path):
+        raise SpecError(
+            "--safe: Python looks for modules in the current folder first, so a file such as ./numpy.py would be "
+            "imported; start `dragfl` or `python -P -m dragfl`, with no entry for this folder in PYTHONPATH"
+        )
     from dragfl.own_code import refuse_own_code
 
     return refuse_own_code()
+
+
+def _print_error(error: DragflError) -> None:
+    """Print the message, and the traceback of the user's own code if that has raised it."""
+    from dragfl.own_code import own_traceback
+
+    for text in (f"dragfl: {error}", own_traceback(error)):
+        if text:  # a name in a file of others may hold codes that a terminal would obey
+            print("".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text), file=sys.stderr)
 
 
 def _describe_system_error(error: Exception) -> str | None:

@@ -65,7 +65,9 @@ def check_dataset(given: Any) -> Any:
             raise SpecError(f"data.dataset: {name_of(given)} cannot be imported by name; give the Dataset it returns")
         return name
     elif not hasattr(given, "inputs"):
-        raise SpecError(f"data.dataset: {type(given).__name__} is neither a name nor a dragfl Dataset")
+        raise SpecError(
+            f"data.dataset: {given!r} is no dataset; give a name such as 'digits', or a Dataset from Python"
+        )
     return given
 
 

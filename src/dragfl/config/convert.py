@@ -6,6 +6,7 @@ import dataclasses
 import re
 import types
 import typing
+import unicodedata
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal, TypeVar, get_args
@@ -36,7 +37,22 @@ def check_keys(where: str, table: Mapping[str, Any], known: typing.Iterable[str]
     known = list(known)
     for key in table:
         if key not in known:
-            raise SpecError(f"{where}.{key}: unknown key '{key}'{nearest(key, known)}".lstrip("."))
+            shown = key if isinstance(key, str) and re.fullmatch(r"[\w.:+-]+", key) else repr(key)
+            hint = nearest(key, known) or "; it has no settings, so remove it"
+            raise SpecError(f"{_joined(where, shown)}: unknown key {key!r}{hint}")
+
+
+def check_text(value: Any, where: str = "") -> None:
+    """Raise at the first text with control characters: a terminal that prints them obeys them."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            check_text(key, where)
+            check_text(inner, _joined(where, str(key)))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            check_text(inner, where)
+    elif isinstance(value, str) and any(unicodedata.category(c) in ("Cc", "Cf", "Cs") for c in value):
+        raise SpecError(f"{where or 'the experiment'}: {value[:200]!a} holds control characters; remove them")
 
 
 def _readable(where: str, table: Mapping[str, Any], kind: Any, error: msgspec.ValidationError) -> str:

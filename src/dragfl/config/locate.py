@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dragfl.errors import DataError, SpecError
+from dragfl.errors import DataError, DragflError, NotFinite, PartError, SpecError, UnsafeSpec
+from dragfl.own_code import OBJECT, PLAIN, name_of, one_line
 
 HEADER = re.compile(r"\s*\[{1,2}\s*([^\[\]#=]+?)\s*\]{1,2}\s*(?:#.*)?")
 SETTING = re.compile(r"\s*([\w.\-\"' ]+?)\s*=")
@@ -51,16 +54,66 @@ def _plain(key: str) -> str:
 
 
 @contextmanager
+def with_key(tables: Mapping[str, Any]) -> Iterator[None]:
+    """Name, in an error of the user's own part, the key of the spec that names the part.
+
+    Any other exception becomes such an error if a line of a module that the spec names took part in it.
+    """
+    try:
+        yield
+    except DragflError as error:
+        if not isinstance(error, PartError) or KEY.match(str(error)):
+            raise
+        named = [key for key, name in _own_names(tables) if name in str(error)]
+        if not named:
+            raise
+        raise renewed(error, f"{max(named, key=len)}: {error}") from error.__cause__
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))  # with that of a worker process, a note
+        keys = dict.fromkeys(key for key, name in _own_names(tables) if f'File "{_file_of(name)}"' in text)
+        if not keys:
+            raise
+        raise PartError(f"{', '.join(keys)}: code of yours raised {one_line(error)}; see its traceback") from error
+
+
+def _file_of(name: str) -> str | None:
+    """The file of the module of `module:attr`."""
+    return getattr(sys.modules.get(name.partition(":")[0]), "__file__", None)
+
+
+def _own_names(value: Any, where: str = "") -> Iterator[tuple[str, str]]:
+    """(key, name in messages) of every part in tables that is not built in."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _own_names(inner, where if key in ("name", "kind") else f"{where}.{key}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _own_names(inner, where)
+    elif isinstance(value, str):
+        yield from ((where, part.removeprefix(OBJECT)) for part in value.split("+") if ":" in part)
+    elif not isinstance(value, PLAIN):
+        yield where, name_of(value)
+
+
+def renewed(error: DragflError, message: str) -> DragflError:
+    """An error of the same type with another message; its notes, as the traceback of a worker process, are kept."""
+    kind = next(kind for kind in (NotFinite, PartError, DataError, UnsafeSpec, SpecError) if isinstance(error, kind))
+    made = kind(message)
+    for note in getattr(error, "__notes__", ()):
+        made.add_note(note)
+    return made
+
+
+@contextmanager
 def located(source: str | Path | Mapping[str, Any] | None, overrides: Iterable[str] = ()) -> Iterator[None]:
     """Name, in an error about a key, the override or the line of the file that sets it."""
     try:
         yield
-    except (SpecError, DataError) as error:
+    except (SpecError, DataError, PartError) as error:
         place = _place(str(error), source, overrides)
         if place is None:
             raise
-        kind = DataError if isinstance(error, DataError) else SpecError
-        raise kind(f"{place}: {error}") from error.__cause__
+        raise renewed(error, f"{place}: {error}") from error.__cause__
 
 
 def _place(message: str, source: str | Path | Mapping[str, Any] | None, overrides: Iterable[str]) -> str | None:

@@ -35,8 +35,8 @@ from dragfl.config.build_parts import (
 )
 from dragfl.config.check_parts import needs_of
 from dragfl.config.compatible import check_options
-from dragfl.config.convert import check_keys, convert
-from dragfl.config.locate import located, not_toml
+from dragfl.config.convert import check_keys, check_text, convert
+from dragfl.config.locate import located, not_toml, with_key
 from dragfl.config.migrate import refuse_old_keys
 from dragfl.config.overrides import EXCEEDS_F, override
 from dragfl.config.registry import build, describe, without_none
@@ -135,7 +135,9 @@ def load(source: str | Path | Mapping[str, Any], *overrides: str, safe: bool = F
         Raise `SpecError` where the spec names code to import (`module:attr`), before anything is imported.
     """
     with located(source, overrides), refuse_own_code(safe):
-        return resolve(override(read(source), overrides))
+        tables = override(read(source), overrides)
+        with with_key(tables):
+            return resolve(tables)
 
 
 def as_experiment(given: Experiment | str | Path | Mapping[str, Any]) -> Experiment:
@@ -165,6 +167,7 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
 
 def resolve(tables: Mapping[str, Any]) -> Experiment:
     """Check plain tables and build the experiment they describe."""
+    check_text(tables)
     check_keys("", tables, [*TOP_KEYS, *TABLES])
     refuse_old_keys(tables)
     if isinstance(tables.get("algorithm"), Algorithm):

@@ -203,7 +203,7 @@ def success_rate(attack: MeasuresSuccess, x: Tensor, y: Tensor, predict: Predict
 def model_errors(module: nn.Module) -> AbstractContextManager[None]:
     """Name the user's own model in an exception that its code raises."""
     own = not type(module).__module__.startswith(("dragfl.", "torch."))
-    return named_errors(f"model {name_of(module)}", only_own=True) if own else nullcontext()
+    return named_errors(f"model: {name_of(module)}", only_own=True) if own else nullcontext()
 
 
 def _call(part: Any, method: str, *arguments: Any) -> Any:

@@ -50,7 +50,7 @@ def call_model(make: Any, shape: tuple[int, ...], classes: int, settings: Mappin
             words = [*map(repr, positional), *(f"{name}={value!r}" for name, value in named.items())]
             tried.append(f"{short}({', '.join(words)}): {error}")
             continue
-        with named_errors(f"model {name_of(make)}"):
+        with named_errors(f"model: {name_of(make)}"):
             return make(*positional, **named)
     advice = f"name its parameters among {', '.join(MODEL_INPUTS)}, and set the others in [model]"
     raise SpecError(f"model: {name_of(make)} cannot be called; tried {'; '.join(dict.fromkeys(tried))}; {advice}")

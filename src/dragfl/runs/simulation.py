@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dragfl.build import Connect, build_federation
+from dragfl.config.locate import with_key
 from dragfl.config.spec import Experiment, as_experiment
 from dragfl.engine.backends import DescribesRound
 from dragfl.engine.round import run_round
@@ -31,8 +32,10 @@ class Simulation:
     """
 
     def __init__(self, experiment: Experiment, folder: Path | None = None, connect: Connect | None = None) -> None:
-        self.experiment, self.federation = build_federation(experiment, folder, connect)
-        self.state: FederationState = self.federation.start()
+        self._names = experiment.tables()
+        with with_key(self._names):
+            self.experiment, self.federation = build_federation(experiment, folder, connect)
+            self.state: FederationState = self.federation.start()
         self.at_target = False  # whether the run stops early because it reached the target accuracy
 
     def close(self) -> None:
@@ -55,6 +58,10 @@ class Simulation:
 
     def step(self) -> RoundRecord:
         """Run one round, and evaluate the model if an evaluation is due."""
+        with with_key(self._names):
+            return self._step()
+
+    def _step(self) -> RoundRecord:
         started = time.perf_counter()
         with one_thread(), own_generator():
             self.state, record = run_round(self.federation, self.state)

@@ -42,7 +42,7 @@ SPECS: list[tuple[str, str]] = [
     ("[clients]\nlr = { kind = 'linear' }", "x.toml:2: clients.lr.start: missing; give start = a number"),
     ("[clients]\nlocal_steps = [1, 2, 3]", "x.toml:2: clients.local_steps: expected `array` of length 2"),
     ("[clients]\nlocal_steps = ['a', 2]", "x.toml:2: clients.local_steps[0]: expected `int`, got `str` (value 'a')"),
-    ("[data]\ndataset = 7", "x.toml:2: data.dataset: int is neither a name nor a dragfl Dataset"),
+    ("[data]\ndataset = 7", "x.toml:2: data.dataset: 7 is no dataset; give a name such as 'digits'"),
     ("[data]\npartition = 7", "x.toml:2: data.partition: 7 is no kind; give one of"),
     ("[data]\npartition = { kind = 7 }", "x.toml:2: data.partition: no kind in {'kind': 7}"),
     ("[data]\npartition = {}", "x.toml:2: data.partition: no kind in {}; give one of"),

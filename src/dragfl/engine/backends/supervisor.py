@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from dragfl import errors
 from dragfl.errors import DataError, DragflError, Interrupted, SpecError
+from dragfl.own_code import own_traceback
 
 log = logging.getLogger("dragfl")
 
@@ -214,7 +215,7 @@ def closed_on_interrupt(close: Callable[[], None]) -> Iterator[None]:
 
 def describe_error(error: Exception) -> tuple[str, str, str]:
     """(type, message, traceback): errors travel as text, because a user's own class may not exist elsewhere."""
-    return type(error).__name__, str(error), traceback.format_exc()
+    return type(error).__name__, str(error), own_traceback(error) or traceback.format_exc()
 
 
 def rebuild_error(kind: str, message: str, text: str) -> Exception:
