@@ -134,6 +134,17 @@ class TestVersions:
 
 
 class TestNeed:
+    def test_data_that_are_not_here(self, experiment: Load, tmp_path: Path) -> None:
+        """The checks of the machine are made all the same."""
+        missing = experiment(data={"dataset": f"npz:{tmp_path}/nowhere.npz", "partition": "iid"})
+        found = by_name(health.check_machine(missing, tmp_path))
+        assert found["experiment"].status == "failed" and "nowhere.npz" in found["experiment"].text
+        assert "float32 matmul" in found and "disk space of runs" in found
+
+    @pytest.mark.parametrize(("count", "text"), [(2**31, "2.1 GB"), (5 * 10**7, "50.0 MB"), (3000, "3.0 kB")])
+    def test_sizes_in_words(self, count: int, text: str) -> None:
+        assert text in health.check_disk("disk", Path("/x"), 9 * GB, count).text
+
     def test_grows_with_rounds_and_states(self, experiment: Load) -> None:
         small = health.estimate_need(experiment())
         assert health.estimate_need(experiment(rounds=1000)).disk > small.disk

@@ -30,6 +30,7 @@ from typing import Literal
 
 from dragfl.atomic import write_text
 from dragfl.config.spec import Experiment
+from dragfl.errors import DragflError
 
 Status = Literal["OK", "warning", "failed"]
 
@@ -86,9 +87,15 @@ def check_machine(experiment: Experiment | None = None, folder: str | Path = "ru
     folder
         The run directory, or the folder of the runs. It need not exist: its nearest existing parent is tested.
     """
-    need = None if experiment is None else estimate_need(experiment)
+    need, unknown = None, []
+    if experiment is not None:
+        try:
+            need = estimate_need(experiment)
+        except DragflError as error:  # such as data that are not here
+            unknown = [Check("experiment", "failed", str(error))]
     where = existing_parent(Path(folder))
     return [
+        *unknown,
         *check_kernels(),
         check_memory(memory_limits(), need),
         check_shared_memory(),
@@ -106,7 +113,7 @@ def run_code(code: str) -> int:
     try:
         quiet = subprocess.DEVNULL
         return subprocess.run(
-            [sys.executable, "-c", code], stdout=quiet, stderr=quiet, timeout=KERNEL_SECONDS
+            [sys.executable, "-P", "-c", code], stdout=quiet, stderr=quiet, timeout=KERNEL_SECONDS
         ).returncode
     except subprocess.TimeoutExpired:
         return -signal.SIGALRM
@@ -355,4 +362,5 @@ def _read(path: Path) -> str:
 
 
 def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 10**8 else f"{count / 1e6:.1f} MB"
+    unit, name = next(((10**n, name) for n, name in ((9, "GB"), (6, "MB")) if count >= 10 ** (n - 1)), (1000, "kB"))
+    return f"{count / unit:.1f} {name}"

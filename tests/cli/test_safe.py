@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import dragfl
 from dragfl.cli import main
 from dragfl.errors import Interrupted, SpecError
+from tests.conftest import TIMEOUT_S
 
 MODULE = """
 from pathlib import Path
@@ -55,6 +57,7 @@ COMMANDS = {
     "check": ["check", "foreign_x:middle"],
     "data show": ["data", "show", "own.toml", "--no-figures"],
     "deploy init": ["deploy", "init", "d", "--spec", "own.toml"],
+    "doctor": ["doctor", "own.toml", "--deep"],
 }
 
 
@@ -108,3 +111,61 @@ def test_built_in_names_and_files_run() -> None:
 def test_it_ends_with_the_command() -> None:
     main(["run", "x.toml", OWN, "--safe"])
     dragfl.load("x.toml", OWN)
+
+
+def test_no_process_imports_from_the_current_folder(folder: Path) -> None:
+    """A file named like a module of Python or a package is not imported, neither here nor by worker processes."""
+    for name in ("torch", "numpy", "rich", "json", "socket", "fcntl", "sitecustomize", "safetensors", "tomllib"):
+        (folder / f"{name}.py").write_text('open("imported", "w").close()\n')
+    start = [sys.executable, "-P", "-m", "dragfl", "run", "x.toml", "engine.workers=2", "--safe", "--quiet"]
+    subprocess.run(start, check=True, timeout=TIMEOUT_S)
+    assert not Path("imported").exists()
+
+
+def test_every_process_is_started_without_the_current_folder() -> None:
+    """`-P` in each command that starts Python."""
+    source = Path(dragfl.__file__).parent
+    starts = [
+        (path.name, line)
+        for path in source.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if "[sys.executable, " in line
+    ]
+    assert len(starts) >= 4
+    assert all('[sys.executable, "-P"' in line for _, line in starts), starts
+
+
+def test_the_current_folder_on_the_path_of_modules(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend("")
+    assert main(["run", "x.toml", "--safe"]) == 2
+    assert "Python looks for modules in the current folder first" in capsys.readouterr().err
+
+
+def test_ray(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "x.toml", "--safe", "engine.executor=ray"]) == 2
+    assert "engine.executor: 'ray' is not possible in safe mode" in capsys.readouterr().err
+
+
+def test_symbolic_links_in_a_run_directory(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A log that is a link would be written over a file of the user."""
+    with pytest.raises(Interrupted):
+        dragfl.run(dragfl.load("x.toml"), "r", should_stop=lambda: True)
+    (folder / "precious").write_text("mine")
+    (folder / "r/timing.jsonl").unlink()
+    (folder / "r/timing.jsonl").symlink_to(folder / "precious")
+    assert main(["resume", "r"]) == 2
+    assert "r/timing.jsonl: is a symbolic link; replace it" in capsys.readouterr().err
+    assert (folder / "precious").read_text() == "mine"
+
+
+def test_control_characters(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A terminal obeys them; neither a spec nor a run directory may bring them."""
+    (folder / "x.toml").write_text(SPEC.replace('"safe"', '"a\\u001b[31mb"'))
+    assert main(["run", "x.toml"]) == 2
+    assert "name: 'a\\x1b[31mb' holds control characters; remove them" in capsys.readouterr().err
+    (folder / "r").mkdir()
+    (folder / "r/spec.toml").write_text((folder / "x.toml").read_text())
+    assert main(["report", "r"]) == 6
+    assert "\x1b" not in capsys.readouterr().err

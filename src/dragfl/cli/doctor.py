@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dragfl.cli.options import add_safe_option
 from dragfl.errors import SpecError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument("experiment", nargs="?", type=Path, help="with --deep: a TOML file, whose needs are estimated")
     command.add_argument("--deep", action="store_true", help="check the machine as well")
     command.add_argument("--out", type=Path, help="with --deep: the folder of the runs (default: runs)")
+    add_safe_option(command)
     command.set_defaults(run=run)
 
 

@@ -22,7 +22,7 @@ class FlowerCommands:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dragfl.flower.commands"],
+            [sys.executable, "-P", "-m", "dragfl.flower.commands"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -30,7 +30,7 @@ class GuardedProcesses:
         self.exits: dict[str, int] = {}
         self._rest = b""
         self._guard = subprocess.Popen(
-            [sys.executable, "-m", "dragfl.flower.guard", str(os.getpid()), str(self.folder)],
+            [sys.executable, "-P", "-m", "dragfl.flower.guard", str(os.getpid()), str(self.folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": python_path()},

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragfl.config.compare import comparable
+from dragfl.config.convert import check_text
 from dragfl.config.migrate import rename_keys
 from dragfl.config.tables import TARGET_METRICS
 from dragfl.errors import DamagedRun, Diverged, SpecError
@@ -59,8 +60,10 @@ class Run:
         """The resolved experiment as plain tables; keys of version 0.1 have their new names."""
         self._check_not_replaced()
         try:
-            return rename_keys(tomllib.loads((self.path / SPEC).read_text()))
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            tables = tomllib.loads((self.path / SPEC).read_text())
+            check_text(tables)
+            return rename_keys(tables)
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, SpecError) as error:
             raise _damaged(self.path / SPEC, error) from None
 
     @property
@@ -136,9 +139,9 @@ class Run:
         if not (self.path / NODES).is_file():
             return {}
         try:
-            return {
-                int(row["client"]): {**row, "name": str(row["name"])} for row in _read_json(self.path / NODES)["nodes"]
-            }
+            rows = _read_json(self.path / NODES)["nodes"]
+            check_text(rows)
+            return {int(row["client"]): {**row, "name": str(row["name"])} for row in rows}
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(self.path / NODES, error) from None
 

@@ -21,7 +21,13 @@ TRIES = 50  # 10 ms apart: the holder writes its name just after it takes the lo
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run directory; `SpecError` names the process that holds it already."""
+    """Hold the lock of a run directory; `SpecError` names the process that holds it already.
+
+    A symbolic link is refused: in a folder from elsewhere it could lead the files of the run over those of the user.
+    """
+    for path in folder.iterdir():
+        if path.is_symlink():
+            raise SpecError(f"{path}: is a symbolic link; replace it by the file itself, since dragfl writes there")
     with (folder / LOCK).open("a+") as file:
         _lock(folder, file)
         since = datetime.now().astimezone().isoformat(" ", "seconds")
