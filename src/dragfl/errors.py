@@ -46,6 +46,12 @@ class SettingError(SpecError):
         return "{}.{}: {}".format(*self.args)
 
 
+class NotEnoughMemory(DragflError, MemoryError):
+    """An allocation failed: the experiment needs more memory than there is."""
+
+    exit_code = 2
+
+
 class DataError(DragflError):
     """Data are missing, damaged or do not fit the experiment."""
 
@@ -87,6 +93,15 @@ class RunsFailed(DragflError):
 
 class DragflWarning(UserWarning):
     """A result that may not be what it seems; the command line prints it as `warning: ...`."""
+
+
+def memory_problem(error: BaseException) -> str | None:
+    """What to do about an allocation that failed, in Python, numpy or torch; None for any other error."""
+    if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+        return None
+    reason = str(error).strip().rpartition("DefaultCPUAllocator: ")[2].partition(" Error code")[0]
+    advice = "lower clients.total, clients.batch_size, clients.local_steps or the size of the model"
+    return f"not enough memory ({reason or 'allocation failed'}); {advice}"
 
 
 def nearest(name: object, known: Iterable[str]) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 
+import dragfl
+from dragfl.errors import NotEnoughMemory
 from tests.fuzz import specs
 from tests.fuzz.check import outcome
 
@@ -47,3 +49,17 @@ def test_toml(text: str) -> None:
 @given(specs.valid(), specs.overrides())
 def test_overrides(tables: dict[str, Any], words: list[str]) -> None:
     event(outcome(tables, words)[0])
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"model": {"name": "mlp", "hidden": 10**8}},
+        {"clients": {"batch_size": 10**9}},
+        {"clients": {"local_steps": 10**9}},
+        {"clients": {"total": 10**9, "per_round": 1}, "data": {"partition": {"kind": "resampled", "k": 1}}},
+    ],
+)
+def test_sizes_that_do_not_fit_in_memory(tables: dict[str, Any]) -> None:
+    with pytest.raises(NotEnoughMemory, match=r"not enough memory \(.*allocate.*\); lower clients\.total"):
+        next(iter(dragfl.simulate({"model": {"name": "logistic"}, **tables})))

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from dragfl import __version__
 from dragfl.cli.parser import Parser, did_you_mean, subcommands
-from dragfl.errors import DragflError, DragflWarning, SpecError
+from dragfl.errors import DragflError, DragflWarning, SpecError, memory_problem
 
 DESCRIPTION = "Federated learning under non-IID data and attacks: DRAG, BR-DRAG, baselines."
 EPILOG = """\
@@ -151,10 +151,7 @@ def _describe_system_error(error: Exception) -> str | None:
         return f"{error.filename}: permission denied; change its permissions or give another path"
     if isinstance(error, OSError):
         return error.filename and f"{str(error.filename)[:200]}: {error.strerror}; give another path"
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-        reason = str(error).strip().rpartition("DefaultCPUAllocator: ")[2].partition(" Error code")[0]
-        return f"not enough memory ({reason or 'allocation failed'}); lower clients.batch_size or the size of the model"
-    return None
+    return memory_problem(error)
 
 
 def _print_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -11,7 +11,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dragfl.errors import DataError, DragflError, NotFinite, PartError, SpecError, UnsafeSpec
+from dragfl.errors import (
+    DataError,
+    DragflError,
+    NotEnoughMemory,
+    NotFinite,
+    PartError,
+    SpecError,
+    UnsafeSpec,
+    memory_problem,
+)
 from dragfl.own_code import OBJECT, PLAIN, name_of, one_line
 
 HEADER = re.compile(r"\s*\[{1,2}\s*([^\[\]#=]+?)\s*\]{1,2}\s*(?:#.*)?")
@@ -57,7 +66,8 @@ def _plain(key: str) -> str:
 def with_key(tables: Mapping[str, Any]) -> Iterator[None]:
     """Name, in an error of the user's own part, the key of the spec that names the part.
 
-    Any other exception becomes such an error if a line of a module that the spec names took part in it.
+    Any other exception becomes such an error if a line of a module that the spec names took part in it. An allocation
+    that failed is `NotEnoughMemory`.
     """
     try:
         yield
@@ -69,6 +79,8 @@ def with_key(tables: Mapping[str, Any]) -> Iterator[None]:
             raise
         raise renewed(error, f"{max(named, key=len)}: {error}") from error.__cause__
     except Exception as error:
+        if problem := memory_problem(error):
+            raise NotEnoughMemory(problem) from error
         text = "".join(traceback.format_exception(error))  # with that of a worker process, a note
         keys = dict.fromkeys(key for key, name in _own_names(tables) if f'File "{_file_of(name)}"' in text)
         if not keys:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from dragfl.errors import SpecError
@@ -50,7 +51,8 @@ def call_model(make: Any, shape: tuple[int, ...], classes: int, settings: Mappin
             words = [*map(repr, positional), *(f"{name}={value!r}" for name, value in named.items())]
             tried.append(f"{short}({', '.join(words)}): {error}")
             continue
-        with named_errors(f"model: {name_of(make)}"):
+        built_in = str(getattr(make, "__module__", "")).startswith("dragfl.")
+        with nullcontext() if built_in else named_errors(f"model: {name_of(make)}"):
             return make(*positional, **named)
     advice = f"name its parameters among {', '.join(MODEL_INPUTS)}, and set the others in [model]"
     raise SpecError(f"model: {name_of(make)} cannot be called; tried {'; '.join(dict.fromkeys(tried))}; {advice}")
