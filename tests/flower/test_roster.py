@@ -120,3 +120,12 @@ def test_a_damaged_file_is_an_error_with_advice(content: Any, tmp_path: Path) ->
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     with pytest.raises(DamagedRun, match=r"nodes\.json: cannot be used .*restore the file"):
         Roster(3, path)
+
+
+def test_a_changed_name_is_a_checksum_mismatch(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.json"
+    Roster(3, path).admit(Node(5, "alice", ""), None, 1, {})
+    assert Roster(3, path).name(0) == "alice"
+    path.write_text(path.read_text().replace("alice", "alibe"))
+    with pytest.raises(DamagedRun, match=r"nodes\.json: cannot be used \(checksum mismatch\)"):
+        Roster(3, path)

@@ -153,7 +153,17 @@ def test_many_rounds_are_a_span(make_run: MakeRun) -> None:
     assert node_rows(run)[0].cells()[-1] == "offline: 20 (between rounds 2 and 40)"
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"nodes": [3]}', '{"nodes": [{"client": "x", "name": "a"}]}', "{}"])
+DAMAGED_ROSTERS = (
+    "{",
+    "[]",
+    '{"nodes": [3]}',
+    '{"nodes": [{"client": "x", "name": "a"}]}',
+    '{"nodes": [], "digest": "of something else"}',
+    "{}",
+)
+
+
+@pytest.mark.parametrize("text", DAMAGED_ROSTERS)
 def test_a_damaged_roster_is_reported(make_run: MakeRun, text: str) -> None:
     good, bad = make_run("good", rounds=2), make_run("bad", rounds=2, seed=1)
     (bad.path / "nodes.json").write_text(text)

@@ -52,6 +52,27 @@ def test_a_digit_of_a_finished_run(finished: Path, tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "clients.jsonl", "timing.jsonl"])
+def test_a_missing_log_of_a_finished_run(finished: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(finished, run := tmp_path / "r")
+    (run / name).unlink()
+    with pytest.raises(DamagedRun, match=rf"{name}: cannot be read \(the file is missing\)"):
+        dragfl.resume(run)
+    with pytest.raises(DamagedRun, match=name):
+        report.read_summary(run)
+
+
+def test_a_damaged_checkpoint_is_no_damage_of_the_logs(stopped: Path, tmp_path: Path) -> None:
+    """Its lengths and checksums of the logs are not used if its own checksum does not match."""
+    shutil.copytree(stopped, run := tmp_path / "r")
+    table = json.loads((run / "checkpoint.json").read_text())
+    table["lengths"]["metrics.jsonl"] -= 1
+    (run / "checkpoint.json").write_text(json.dumps(table))
+    assert dragfl.load_run(run).metrics == dragfl.load_run(stopped).metrics
+    with pytest.raises(DamagedRun, match=r"checkpoint\.json: cannot be used \(checksum mismatch\)"):
+        dragfl.resume(run)
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "clients.jsonl", "timing.jsonl"])
 def test_a_digit_before_the_checkpoint_of_a_stopped_run(stopped: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(stopped, run := tmp_path / "r")
     changed_digit(run / name)

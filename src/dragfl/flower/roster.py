@@ -21,6 +21,7 @@ from flwr.proto.node_pb2 import NodeInfo
 from dragfl import atomic
 from dragfl.errors import DamagedRun
 from dragfl.flower.records import one_line
+from dragfl.runs.digests import MISMATCH, is_intact, with_digest
 
 FORMAT = 1
 
@@ -105,7 +106,7 @@ class Roster:
         self.members = dict(sorted(members.items()))
         if self._path is not None:
             rows = [{**asdict(member), "node": str(member.node)} for member in self.members.values()]
-            atomic.write_json(self._path, {"format": FORMAT, "nodes": rows})
+            atomic.write_json(self._path, with_digest({"format": FORMAT, "nodes": rows}))
 
 
 def read_members(path: Path, clients: int) -> dict[int, Member]:
@@ -114,6 +115,8 @@ def read_members(path: Path, clients: int) -> dict[int, Member]:
         table = json.loads(path.read_text())
         if table["format"] != FORMAT:
             raise ValueError(f"format {table['format']!r}, this version of dragfl reads {FORMAT}")
+        if not is_intact(table):
+            raise ValueError(MISMATCH)
         members = [_member(row, clients) for row in table["nodes"]]
         for name, values in (
             ("client", [member.client for member in members]),

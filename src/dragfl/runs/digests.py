@@ -2,10 +2,10 @@
 
 | file | its checksum is in |
 |---|---|
-| run.json, checkpoint.json | the file itself, key `digest` |
+| run.json, checkpoint.json, nodes.json | the file itself, key `digest` |
 | spec.toml, the settings that decide the result | run.json, `settings` |
 | tensors of the checkpoint; the logs up to the checkpoint | checkpoint.json, `blake2b` and `digests` |
-| result.json, model.safetensors and the whole logs of a finished run | run.json, `files` |
+| result.json, model.safetensors, nodes.json and the whole logs of a finished run | run.json, `files` |
 
 Runs of earlier versions have only some of them; what has no checksum is not compared.
 """

@@ -47,6 +47,7 @@ CHECKPOINT, MODEL, LOCK = "checkpoint.json", "model.safetensors", "lock"
 NODES, FLOWER = "nodes.json", "flower"
 THEORY = "theory.json"
 THEORY_FILES = (THEORY, *(f"theory{part}.{kind}" for part in ("", "-bound") for kind in ("png", "pdf")))
+MISSING = "the file is missing"
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,13 @@ class Run:
             raise _damaged(self.path / SPEC, f"{MISMATCH}: its settings are not those of the start of the run")
 
     def check_files(self) -> None:
-        """Raise `DamagedRun` if a file of a finished run does not have the checksum in its run.json."""
+        """Raise `DamagedRun` if a file of a finished run is missing or does not have the checksum in its run.json."""
         self.check_spec()
         for name, digest in self._checksums().items():
-            if (self.path / name).is_file() and file_digest(self.path / name) != digest:
+            if not (self.path / name).is_file():
+                if name != MODEL:  # resume restores the model
+                    raise _damaged(self.path / name, MISSING)
+            elif file_digest(self.path / name) != digest:
                 raise self._damaged_model(MISMATCH) if name == MODEL else _damaged(self.path / name, MISMATCH)
 
     def _checksums(self) -> dict[str, str]:
@@ -137,11 +141,15 @@ class Run:
         """On Flower, the node of each client: `name`, `node` (its id), `key` (SHA-256 of its public key) and more."""
         self._check_not_replaced()
         if not (self.path / NODES).is_file():
+            if NODES in self._checksums():
+                raise _damaged(self.path / NODES, MISSING)
             return {}
+        table = _read_json(self.path / NODES)
         try:
-            rows = _read_json(self.path / NODES)["nodes"]
-            check_text(rows)
-            return {int(row["client"]): {**row, "name": str(row["name"])} for row in rows}
+            if not is_intact(table):
+                raise ValueError(MISMATCH)
+            check_text(table["nodes"])
+            return {int(row["client"]): {**row, "name": str(row["name"])} for row in table["nodes"]}
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(self.path / NODES, error) from None
 
@@ -226,7 +234,7 @@ class Run:
         if not (self.path / MODEL).is_file():
             if self.result is not None and self.diverged:
                 raise Diverged(f"{self.path}: there is no final model, the run {self.result['message']}")
-            reason = "the file is missing" if self.finished else "the run has not finished"
+            reason = MISSING if self.finished else "the run has not finished"
             raise DamagedRun(f"{self.path}: no {MODEL}; {reason}: dragfl resume {self.path}")
         try:
             if (expected := self._checksums().get(MODEL)) is not None and file_digest(self.path / MODEL) != expected:
@@ -255,7 +263,7 @@ class Run:
             return None, self._checksums().get(name)
         try:
             table = json.loads((self.path / CHECKPOINT).read_text())
-            return int(table["lengths"][name]), table["digests"][name]
+            return (int(table["lengths"][name]), table["digests"][name]) if is_intact(table) else (None, None)
         except (OSError, ValueError, KeyError, TypeError):  # none yet, or an older or damaged one: resume reports it
             return None, None
 

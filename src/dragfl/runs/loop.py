@@ -345,6 +345,6 @@ def _write_result(folder: Path, stopped_by: str, **message: str) -> None:
         **message,
     }
     text = json.dumps(result, indent=1) + "\n"
-    files = {name: file_digest(folder / name) for name in (*LOGS, MODEL) if (folder / name).exists()}
+    files = {name: file_digest(folder / name) for name in (*LOGS, MODEL, NODES) if (folder / name).exists()}
     atomic.write_json(folder / INFO, with_digest({**run.info, "files": {**files, RESULT: bytes_digest(text.encode())}}))
     atomic.write_text(folder / RESULT, text)
