@@ -258,6 +258,13 @@ class TestOutcome:
             self.ended(folder, "RuntimeError", "no memory")
         assert caught.value.exit_code == 1
 
+    def test_a_killed_server_leaves_a_run_to_resume(self, folder: Path) -> None:
+        """SuperLink's text of a ServerApp that was killed or paused names no exception."""
+        (folder / FLOWER / local.SERVER_LOG).write_text("round 2 of 5\n")
+        again = re.escape(f"continue with: dragfl resume {folder}")
+        with pytest.raises(Interrupted, match=rf"No heartbeat received from the task; its log, (.|\n)*{again}"):
+            local._outcome(folder, "finished:failed", "No heartbeat received from the task")
+
     def test_a_stopped_run_can_be_resumed(self, folder: Path) -> None:
         again = re.escape(f"stopped after round 2; continue with: dragfl resume {folder}")
         with pytest.raises(Interrupted, match=again):

@@ -237,7 +237,10 @@ def _outcome(folder: Path, status: str, details: str) -> Run:
     names = CLASS.findall(server_log.read_text())
     kind = getattr(errors, names[-1], None) if names and details.startswith(FAILED) else None
     if kind is None:
-        raise DragflError(f"the ServerApp has failed: {text}; its log, {server_log}:{tail(server_log)}")
+        problem = f"the ServerApp has failed: {text}; its log, {server_log}:{tail(server_log)}"
+        if (folder / SPEC).exists() and not details.startswith(FAILED):  # killed, or SuperLink does not hear from it
+            raise Interrupted(f"{problem}\n{_again(folder)}")
+        raise DragflError(problem)
     raise SpecError(text) if issubclass(kind, SpecError) else kind(text)
 
 
