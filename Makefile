@@ -10,7 +10,7 @@ ifneq ($(SHARED_DATA),)
 export DRAGFL_DATA := $(if $(DRAGFL_DATA),$(DRAGFL_DATA):)$(abspath $(SHARED_DATA))
 endif
 
-.PHONY: help demo test test-loaded test-all lint format bench docs clean
+.PHONY: help demo test test-loaded test-all test-faults lint format bench docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,9 @@ test-loaded: $(VENV)/.dev ## the tests while four other processes are busy
 
 test-all: lint $(VENV)/.docs ## all tests, the slow ones too
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest $(TWO) -m "slow or not slow"
+
+test-faults: $(VENV)/.dev ## inject thousands of faults and print one table (about 20 minutes)
+	$(BIN)/python -m tests.faults
 
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .

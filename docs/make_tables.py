@@ -1,7 +1,8 @@
 """Write the tables of parts into README.md and docs/*.md, read off the parts themselves: python docs/make_tables.py
 
 A table stands between `<!-- table: KIND -->` and `<!-- end table -->`, KIND being one of `dragfl list`, or `speed` and
-`flower` for the numbers of docs/speed/bench.json and flower.json, and `peers` for those of other libraries.
+`flower` for the numbers of docs/speed/bench.json and flower.json, `peers` for those of other libraries, and `faults`
+for the last run of `make test-faults`, docs/reliability.json.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ PLACE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end table -->)", re.DOTAL
 
 def table(kind: str) -> str:
     """The parts of a kind as a Markdown table."""
+    sys.path.insert(0, str(ROOT))  # benchmarks and tests are not part of the package
+    if kind == "faults":
+        from tests.faults.table import render_markdown as render_faults
+
+        return render_faults(ROOT / "docs" / "reliability.json")
     if kind in MEASURED:
-        sys.path.insert(0, str(ROOT))  # the benchmarks are not part of the package
         from benchmarks.markdown import render_markdown, render_peers
 
         render = render_peers if kind == "peers" else render_markdown
