@@ -78,7 +78,7 @@ from dragfl.arithmetic import (
     finite_rows,
     inverse_norms,
     norm,
-    norms_and_dots,
+    row_dots,
     row_norms,
     unit,
 )
@@ -229,7 +229,7 @@ def divergence(updates: Array, reference: Array, c: float, kind: Divergence = "l
     rhat = unit(r)
     if rhat is None:
         raise SpecError("divergence: the reference is the zero vector, which has no direction; give another one")
-    norms, dots = norms_and_dots(X, rhat)
+    norms, dots = row_norms(X), row_dots(X, rhat)
     _, lam = cosines_and_divergences(norms, dots, c, kind)
     return like(lam.masked_fill(~finite_rows(norms), torch.nan).to(X.dtype), updates)
 
@@ -242,7 +242,7 @@ def drag(updates: Array, reference: Array, c: float, kind: Divergence = "linear"
     size = norm(r)
     if not size > EPS or c == 0.0:
         return mean(updates)
-    X, norms, dots = _finite(X, *norms_and_dots(X, r))  # with r itself: r/|r| would be one more pass
+    X, norms, dots = _finite(X, row_norms(X), row_dots(X, r))  # with r itself: r/|r| would be one more pass
     if not len(X):
         return like(torch.zeros_like(r), updates)
     _, lam = cosines_and_divergences(norms, dots / size, c, kind)
@@ -261,7 +261,7 @@ def br_drag(updates: Array, root: Array, c: float, kind: Divergence = "linear") 
     rhat = unit(r)
     if rhat is None:
         return like(torch.zeros_like(r), updates)
-    X, norms, dots = _finite(X, *norms_and_dots(X, rhat))
+    X, norms, dots = _finite(X, row_norms(X), row_dots(X, rhat))
     if not len(X):
         return like(torch.zeros_like(r), updates)
     _, lam = cosines_and_divergences(norms, dots, c, kind)
@@ -298,7 +298,7 @@ def fltrust(updates: Array, root: Array) -> Array:
     rhat = unit(r)
     if rhat is None:
         return like(torch.zeros_like(r), updates)
-    X, norms, dots = _finite(X, *norms_and_dots(X, rhat))
+    X, norms, dots = _finite(X, row_norms(X), row_dots(X, rhat))
     trust = cosines(norms, dots).clamp_min_(0.0).masked_fill_(norms <= EPS, 0.0)
     total = float(trust.sum())
     if not total > EPS:
