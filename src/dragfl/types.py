@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from dragfl.arithmetic import row_norms
+from dragfl.arithmetic import norm, row_norms
 from dragfl.lazy import Tensor, torch
 from dragfl.rng import Address, rng
 
@@ -140,6 +140,11 @@ class Partial:
             {name: torch.cat([value, other.per_client[name]]) for name, value in self.per_client.items()},
             {name: value.double() + other.extra[name].double() for name, value in self.extra.items()},
         )
+
+    @cached_property
+    def norm(self) -> float:
+        """The Euclidean norm of `total`."""
+        return norm(self.total)
 
     @property
     def mean(self) -> Tensor:

@@ -58,7 +58,6 @@ def test_blocks_add_in_float64() -> None:
     done = run_rule(rule, [[1.0], [2.0**-30]], cut=[slice(0, 1), slice(1, 2)])
     assert done.partial.total.dtype == torch.float64
     assert float(done.partial.total) == 1.0 + 2.0**-30
-    assert float(done.partial.sums["weighted"]) == 1.0 + 2.0**-30
     assert done.step.dtype == torch.float32
 
 

@@ -20,7 +20,7 @@ import math
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from dragfl.arithmetic import EPS, combine, cosines, dot, inverse_norms, norm, row_dots
+from dragfl.arithmetic import EPS, combine, cosines, dot, inverse_norms, row_dots
 from dragfl.lazy import Tensor, torch
 from dragfl.schedules import check_choice
 from dragfl.types import Partial, Updates
@@ -50,8 +50,8 @@ def fold_dragged(
     """(partial, lambda) with the sums A = sum (1 - lambda) g and b = sum lambda |g|.
 
     With `normalise` (BR-DRAG) A = sum (1 - lambda) g/|g| and b = sum lambda. Without a direction (rhat is None) every
-    lambda is 0. For the telemetry: `directions` + `dragged` rhat is the sum of v/|v| over the `moving` clients, and
-    `along` = <rhat, sum g>.
+    lambda is 0. For the telemetry: `directions` + `dragged` rhat is the sum of v/|v| over the `moving` clients,
+    `inner` = <rhat, directions> and `along` = <rhat, sum g>.
     """
     norms = block.norm
     if rhat is None:
@@ -62,8 +62,8 @@ def fold_dragged(
     length = (1.0 - 2.0 * lam * (1.0 - lam) * (1.0 - x)).clamp_min(0.0).sqrt()  # |v| / s
     moving = (norms > EPS) & (length > EPS)
     share = torch.where(moving, 1.0 / length.clamp_min(EPS), 0.0)
-    kept = (1.0 - lam) * (inverse if normalise else 1.0)
-    weights = torch.stack([kept, (1.0 - lam) * inverse * share, torch.ones_like(lam)])
+    kept, turned = (1.0 - lam) * (inverse if normalise else 1.0), (1.0 - lam) * share
+    weights = torch.stack([kept, turned * inverse, torch.ones_like(lam)])
     A, directions, total = combine(weights, block.delta)
     sums = {
         "A": A,
@@ -71,6 +71,7 @@ def fold_dragged(
         "along": (x * norms).sum(),
         "directions": directions,
         "dragged": (lam * share).sum(),
+        "inner": (turned * x).sum(),
         "moving": moving.sum(),
     }
     per_client = {"norm": norms, "cosine": x, "divergence": lam, "suspicion": 1.0 - x}
@@ -83,24 +84,23 @@ def drag_metrics(partial: Partial, rhat: Tensor | None) -> Mapping[str, float]:
     metrics = {
         "divergence_mean": float(lam.mean()),
         "divergence_above_1": float((lam > 1.0).double().mean()),
-        "pairwise_cosine": pairwise_cosine(partial.sums, rhat),
+        "pairwise_cosine": pairwise_cosine(partial.sums),
     }
-    total = norm(partial.total)
-    if rhat is not None and total > EPS:
-        metrics["reference_cosine"] = max(-1.0, min(1.0, float(partial.sums["along"]) / total))
+    if rhat is not None and partial.norm > EPS:
+        metrics["reference_cosine"] = max(-1.0, min(1.0, float(partial.sums["along"]) / partial.norm))
     return metrics
 
 
-def pairwise_cosine(sums: Mapping[str, Tensor], rhat: Tensor | None = None) -> float:
+def pairwise_cosine(sums: Mapping[str, Tensor]) -> float:
     """Mean cosine over pairs of k unit vectors with sum D: (|D|^2 - k) / (k (k - 1)); 1 for k < 2.
 
-    D is `directions`; for modified updates it is `directions` + `dragged` rhat.
+    D is `directions`; for modified updates it is `directions` + `dragged` rhat, whose square needs no vector rhat.
     """
     k, D = float(sums["moving"]), sums["directions"]
     if not k > 1:
         return 1.0
     square = dot(D, D)
-    if rhat is not None:
+    if "dragged" in sums:
         pull = float(sums["dragged"])
-        square += pull * (2.0 * dot(D, rhat.to(D.dtype)) + pull)
+        square += pull * (2.0 * float(sums["inner"]) + pull)
     return (square - k) / (k * (k - 1))

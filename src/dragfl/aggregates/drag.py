@@ -91,14 +91,14 @@ class Drag:
     def finish(
         self, state: DragState, plan: DragPlan, partial: Partial
     ) -> tuple[Tensor, DragState, Mapping[str, float]]:
-        step = partial.sums["A"].to(torch.float64, copy=True)
+        step = partial.sums["A"].double() / partial.count
         if plan.r is not None and plan.rhat is not None:
-            b = partial.sums["b"].double().reshape(-1).tolist()
+            b = (partial.sums["b"].double() / partial.count).reshape(-1).tolist()
             for (start, end), b_piece in zip(spans(plan.segments), b, strict=True):
                 rhat = plan.rhat if len(b) == 1 else unit(plan.r[start:end])
                 if rhat is not None:
                     step[start:end].add_(rhat, alpha=b_piece)
-        step = step.div_(partial.count).float()
+        step = step.float()
         return step, DragState(self._next_reference(state, plan, step, partial)), drag_metrics(partial, plan.rhat)
 
     def _next_reference(self, state: DragState, plan: DragPlan, step: Tensor, partial: Partial) -> Tensor | None:
@@ -110,4 +110,4 @@ class Drag:
             return r
         if self.variant == "authors" and state.r is None:  # their average starts at zero, without r^0
             return plan.alpha * step
-        return torch.lerp(r, step, plan.alpha)
+        return step if plan.alpha == 1.0 else torch.lerp(r, step, plan.alpha)

@@ -43,13 +43,16 @@ class Mean:
         return NoState()
 
     def fold(self, plan: NoState, block: Updates) -> Partial:
-        p = block.weight if self.weighting == "samples" else torch.ones_like(block.weight)
-        weights = torch.stack([p, inverse_norms(block.norm), torch.ones_like(p)])
-        weighted, directions, total = combine(weights, block.delta)
+        by_samples = [block.weight] if self.weighting == "samples" else []
+        rows = [torch.ones_like(block.weight), inverse_norms(block.norm), *by_samples]
+        total, directions, *weighted = combine(torch.stack(rows), block.delta)
         moving = (block.norm > EPS).sum()
-        sums = {"weighted": weighted, "p": p.sum(), "directions": directions, "moving": moving}
+        sums = {"directions": directions, "moving": moving}
+        if weighted:
+            sums |= {"weighted": weighted[0], "p": block.weight.sum()}
         return Partial.of(block, sums, {"norm": block.norm}, total)
 
     def finish(self, state: NoState, plan: NoState, partial: Partial) -> tuple[Tensor, NoState, Mapping[str, float]]:
-        step = (partial.sums["weighted"] / partial.sums["p"]).float()
+        sums = partial.sums
+        step = (sums["weighted"] / sums["p"]).float() if self.weighting == "samples" else partial.mean
         return step, state, {"pairwise_cosine": pairwise_cosine(partial.sums)}

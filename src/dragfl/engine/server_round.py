@@ -203,7 +203,7 @@ def vectors_of(state: State) -> dict[str, Tensor]:
 
 def _step_metrics(step: Tensor, moved: Tensor, total: Partial) -> dict[str, float]:
     """Norms of the aggregated step and of the mean update; how far the model moved, in units of the mean update."""
-    mean_norm = norm(total.total) / total.count
+    mean_norm = total.norm / total.count
     ratio = {"step_ratio": norm(moved) / mean_norm} if mean_norm > 0 else {}
     return {"step_norm": norm(step), "mean_norm": mean_norm, **ratio}
 
