@@ -19,12 +19,19 @@ def test_default_block_is_part_of_the_resolved_spec(experiment: Load) -> None:
 
 
 @pytest.mark.parametrize("dim", [1, 10**5, 416_047, 797_962, 10**9])
-def test_the_default_block_is_a_power_of_two_within_32_mb(dim: int) -> None:
-    """A power of two, at most 32 and at most 32 MB of updates, but at least one client."""
-    block = default_block(dim)
-    assert block in (1, 2, 4, 8, 16, 32)
+@pytest.mark.parametrize("cohort", [1, 2, 3, 10, 40])
+def test_the_default_block_has_at_most_16_mb_and_makes_an_even_number_of_blocks(dim: int, cohort: int) -> None:
+    """At most 32 clients and 16 MB of updates, but at least one client; 3 clients in 2 blocks are 2 and 1."""
+    block = default_block(dim, cohort)
+    assert 1 <= block <= 32
     assert block == 1 or 4 * dim * block <= BLOCK_BYTES
-    assert block == 32 or 4 * dim * 2 * block > BLOCK_BYTES
+    assert -(-cohort // block) % 2 == 0 or block == 1
+
+
+@pytest.mark.parametrize(("dim", "cohort", "block"), [(416_047, 40, 10), (416_047, 10, 5), (797_962, 20, 5)])
+def test_the_default_block(dim: int, cohort: int, block: int) -> None:
+    """40 clients of 1.7 MB: 10 fit into 16 MB, so 4 blocks. 10 clients fit into one: 2 blocks. 20 of 3.2 MB: 4 of 5."""
+    assert default_block(dim, cohort) == block
 
 
 def test_updates_that_came_over_a_network_are_kept_on_disk_earlier(experiment: Load) -> None:

@@ -53,7 +53,7 @@ from dragfl.types import FederationInfo, FitsData
 from dragfl.vector import FlatModel, init_module
 
 ENTRY_POINT = "dragfl.build:worker_from_tables"  # how a worker process builds its worker
-BLOCK_BYTES = 32 << 20  # updates folded together take about this much memory
+BLOCK_BYTES = 16 << 20  # of updates folded together: they are read again while they are in the cache
 RECEIVED_MB = 256  # updates of clients outside the simulator that are kept in memory: a disk is faster than a network
 
 # A worker process takes about two seconds to start. With engine.workers = "auto" there is one for each core if the run
@@ -98,7 +98,7 @@ def build_federation(
         adversary=build_adversary(experiment),
         seed=experiment.seed,
         lr=experiment.clients.lr,
-        block=experiment.engine.block or default_block(model.dim),
+        block=experiment.engine.block or default_block(model.dim, info.per_round),
         kept_bytes=(state.memory_mb if connect is None else min(state.memory_mb, RECEIVED_MB)) << 20,
         model=model,
         initial=model.w.clone(),
@@ -126,9 +126,9 @@ def build_worker(experiment: Experiment, dataset: Dataset | None = None) -> tupl
     trainer = select_trainer(experiment.engine.trainer, module)
     model = FlatModel(module, device, experiment.model.buffers, channels_last=trainer == "channels_last")
     _check_model_fits(model, dataset)
-    block = experiment.engine.block or default_block(model.dim)
-    experiment = replace(experiment, engine=replace(experiment.engine, block=block, trainer=trainer))
     clients, parts, attack = experiment.clients, experiment.algorithm, experiment.attack
+    block = experiment.engine.block or default_block(model.dim, clients.per_round or clients.total)
+    experiment = replace(experiment, engine=replace(experiment.engine, block=block, trainer=trainer))
     sgd = LocalSGD(clients.momentum, clients.weight_decay, clients.clip_norm)
     loop = Loop(model, dataset, double_softmax=experiment.model.double_softmax, sgd=sgd)
     augment = make_augment(clients.augment)
@@ -379,10 +379,15 @@ def _warn_of_batch_size(experiment: Experiment, split: ClientSplit) -> None:
         )
 
 
-def default_block(dim: int) -> int:
-    """Clients folded together: a power of two up to 32, with about BLOCK_BYTES of updates."""
-    fit = max(1, BLOCK_BYTES // (4 * dim))
-    return min(32, 1 << (fit.bit_length() - 1))
+def default_block(dim: int, cohort: int) -> int:
+    """Clients folded together: up to 32, with at most BLOCK_BYTES of updates.
+
+    The blocks are about equal, and an even number of them where they are few: two workers, each of which trains and
+    folds whole blocks, then finish together.
+    """
+    fit = min(32, max(1, BLOCK_BYTES // (4 * dim)))
+    blocks = -(-cohort // fit)
+    return -(-cohort // (blocks + blocks % 2))
 
 
 def _check_device(name: str) -> str:

@@ -221,7 +221,7 @@ class Engine:
     """`[engine]`"""
 
     device: str = "cpu"  # a torch device
-    block: int | None = None  # clients trained and folded together; default by the size of the model
+    block: int | None = None  # clients trained and folded together; default by the sizes of model and cohort
     trainer: Literal["auto", "reference", "dense", "channels_last"] = "auto"  # auto: by the layers of the model
     workers: int | Literal["auto"] = "auto"  # processes that train; does not change the result
     executor: Literal["auto", "local", "ray", "flower"] = "auto"  # where clients train; does not change the result

@@ -15,7 +15,6 @@ from typing import IO, Any
 from dragfl import atomic
 from dragfl.build import Connect
 from dragfl.config.spec import Experiment, as_experiment, load
-from dragfl.engine.allocator import keep_freed_memory
 from dragfl.errors import DamagedRun, Diverged, Interrupted, SpecError, UnsafeSpec
 from dragfl.runs.checkpoint import load_checkpoint, save_checkpoint
 from dragfl.runs.digests import MISMATCH, LogEnd, bytes_digest, file_digest, new_digest, with_digest
@@ -238,7 +237,6 @@ def _run_rounds(
     simulation: Simulation, folder: Path, on_record: OnRecord, should_stop: Callable[[], bool], log: Sequence[str]
 ) -> Run:
     """Run and log the remaining rounds; checkpoint periodically, at the end and on an interrupt."""
-    keep_freed_memory()
     draw = partial(draw_figures, simulation)
     with simulation, RoundLogs(folder) as logs, Trackers(log, folder, draw) as trackers:
         while not simulation.done:

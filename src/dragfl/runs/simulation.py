@@ -14,6 +14,7 @@ from typing import Any
 from dragfl.build import Connect, build_federation
 from dragfl.config.locate import with_key
 from dragfl.config.spec import Experiment, as_experiment
+from dragfl.engine.allocator import keep_freed_memory
 from dragfl.engine.backends import DescribesRound
 from dragfl.engine.round import run_round
 from dragfl.engine.state import FederationState
@@ -32,6 +33,7 @@ class Simulation:
     """
 
     def __init__(self, experiment: Experiment, folder: Path | None = None, connect: Connect | None = None) -> None:
+        keep_freed_memory()
         self._names = experiment.tables()
         with with_key(self._names):
             self.experiment, self.federation = build_federation(experiment, folder, connect)

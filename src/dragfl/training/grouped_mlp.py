@@ -102,7 +102,7 @@ class DenseTrainer:
     overhead of a call is comparable to its arithmetic.
     """
 
-    group = 4
+    group = 5
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop

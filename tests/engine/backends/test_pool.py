@@ -36,7 +36,10 @@ def _leave_no_workers() -> Iterator[None]:
 
 
 def digits(workers: int, **changes: Any) -> dragfl.Experiment:
-    """Eleven clients with unequal data in blocks of four, and a test set in several blocks."""
+    """Eleven clients with unequal data in blocks of six and five, and a test set in several blocks.
+
+    Two workers train and fold a whole block each; three workers train pieces of a block and fold it in another task.
+    """
     tables: dict[str, Any] = {
         "seed": 4,
         "rounds": 3,
@@ -45,7 +48,7 @@ def digits(workers: int, **changes: Any) -> dragfl.Experiment:
         "clients": {"total": 14, "per_round": 11, "local_steps": [1, 3], "batch_size": 6, "lr": 0.05},
         "model": {"name": "logistic"},
         "evaluation": {"every": 1, "batch_size": 100},
-        "engine": {"block": 4, "workers": workers},
+        "engine": {"block": 6, "workers": workers},
     }
     return dragfl.load(merged(tables, changes))
 

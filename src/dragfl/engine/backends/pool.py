@@ -12,6 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -46,6 +47,7 @@ from dragfl.errors import SpecError
 from dragfl.types import Plan, RoundContext, Updates
 
 SMALL_PLAN = 4 << 20  # bytes; a plan up to this size is always sent
+MANY = 8  # blocks for each worker: those that one of them trains last delay a round little
 LARGE = 1024  # sums with fewer numbers travel with the message
 SERVICE = "dragfl.engine.backends.pool_worker:PoolWorker"
 ADVICE = "is memory short? set engine.workers = 1 to train in one process"
@@ -186,7 +188,7 @@ class PoolBackend:
             return
         with closed_on_interrupt(self._abandon):
             slots = self._place_slots(group, first, plan)
-            sizes = self._piece_sizes if method == "train" else one_by_one
+            sizes = self._sizes(len(first.clients), folds) if method == "train" else one_by_one
             scheduler = PieceScheduler(method, chain([first], tasks), slots, sizes, folds)
             while True:
                 group.feed(scheduler.draw)
@@ -201,8 +203,12 @@ class PoolBackend:
                     yield block
                     scheduler.release_block()
 
-    def _piece_sizes(self, clients: int) -> list[int]:
-        return piece_sizes(clients, self.size, self._piece, self._trainer_group)
+    def _sizes(self, block: int, folds: bool) -> Callable[[int], list[int]]:
+        """How blocks are cut. Whole blocks, trained and folded in one task, where they keep all workers busy."""
+        blocks = -(-self._info.per_round // block)
+        if folds and (blocks % self.size == 0 or blocks >= MANY * self.size):
+            return lambda clients: [clients]
+        return partial(piece_sizes, workers=self.size, piece=self._piece, trainer_group=self._trainer_group)
 
     def _learn_sums(self, block: Block) -> None:
         """The slots of the next call have places for the sums that came with the result of this block."""
@@ -289,8 +295,8 @@ class Block:
 class PieceScheduler:
     """The blocks in progress, in order, and the pieces that are not yet handed out.
 
-    A block begins, and its task is drawn, when a worker can take a task and a slot is free. With `folds`, a block whose
-    clients are all trained is one more piece of work, for the next free worker.
+    A block begins, and its task is drawn, when a worker can take a task and a slot is free. With `folds`, the worker of
+    a block that is not cut folds it; a block of several pieces is one more piece of work when all of them are trained.
     """
 
     def __init__(
@@ -324,8 +330,9 @@ class PieceScheduler:
             block, first, end = self._to_train.popleft()
             clients = block.task.clients[first:end]
             attackers = block.task.attackers.intersection(clients)
-            description = f"clients {', '.join(map(str, clients))}"
-            task = Task(description, (self._method, block.slot_number, first, clients, attackers))
+            whole = self._folds and len(clients) == len(block.task.clients)
+            work = ("train_and_fold", block.slot_number) if whole else (self._method, block.slot_number, first)
+            task = Task(f"clients {', '.join(map(str, clients))}", (*work, clients, attackers))
         else:
             return None
         self._sent[task] = block, first
@@ -353,9 +360,9 @@ class PieceScheduler:
         if first < 0:
             block.folded = result
             return
-        block.pieces[first] = result
+        block.pieces[first], block.folded = result if isinstance(result, tuple) else (result, None)
         block.missing -= 1
-        if self._folds and not block.missing:
+        if self._folds and not block.missing and block.folded is None:
             self._to_fold.append(block)
 
     def complete_block(self) -> Block | None:

@@ -93,10 +93,15 @@ class PoolWorker:
             rows["delta"].copy_(updates.delta)
         for name, value in updates.extra.items():
             rows[f"extra/{name}"].copy_(value)
-        for i, state in enumerate(results.states):
-            for name, value in state.items():
-                rows[f"next_state/{name}"][i].copy_(value)
-        return PieceResult(results.loss, results.steps, tuple(updates.weight.tolist()))
+        return _write_states(results, rows)
+
+    def train_and_fold(
+        self, slot: int, clients: tuple[int, ...], attackers: frozenset[int]
+    ) -> tuple[PieceResult, FoldResult]:
+        """Train a whole block and fold it; its updates stay in this process."""
+        rows = self._rows(slot, 0, clients)
+        results = self._worker.train(self._task(rows, clients, attackers))
+        return _write_states(results, rows), self._fold(slot, results)
 
     def gradients(self, slot: int, first: int, clients: tuple[int, ...], attackers: frozenset[int]) -> PieceResult:
         """Write the full gradients of these clients into rows of the slot."""
@@ -106,8 +111,10 @@ class PoolWorker:
 
     def fold(self, slot: int, clients: tuple[int, ...], pieces: list[PieceResult]) -> FoldResult:
         """Fold a block whose updates are in the slot."""
-        target = self._slots[slot]
-        result = fold(self._worker.aggregate, self._plan, join_results(clients, target, pieces))
+        return self._fold(slot, join_results(clients, self._slots[slot], pieces))
+
+    def _fold(self, slot: int, results: ClientResults) -> FoldResult:
+        target, result = self._slots[slot], fold(self._worker.aggregate, self._plan, results)
         sums = flatten_partial(result.partial)
         extra = {n: v.numpy() for n, v in sums.items() if not copy_into(target.get(f"folded/{n}"), v)}
         count = result.partial.count if result.partial else 0
@@ -132,6 +139,14 @@ class PoolWorker:
         broadcast = select_prefix(self._inputs, "broadcast")
         assert self._context is not None
         return TrainTask(clients, self._inputs["w"], broadcast, self._context, states, attackers, self._attack)
+
+
+def _write_states(results: ClientResults, rows: Slot) -> PieceResult:
+    """Write the clients' new states into their rows; the rest of the results, without updates and extras."""
+    for i, state in enumerate(results.states):
+        for name, value in state.items():
+            rows[f"next_state/{name}"][i].copy_(value)
+    return PieceResult(results.loss, results.steps, tuple(results.updates.weight.tolist()))
 
 
 def join_results(clients: tuple[int, ...], slot: Slot, pieces: list[PieceResult], keep: bool = False) -> ClientResults:
