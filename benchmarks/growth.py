@@ -244,7 +244,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks growth", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: a check of the benchmark, not a measurement")
     parser.add_argument("--only", nargs="+", choices=tuple(SIZES), default=(), metavar="CURVE", help=", ".join(SIZES))
-    parser.add_argument("--at-most", type=float, help="leave out points with a larger value of the quantity")
+    parser.add_argument("--sizes", nargs="+", type=int, metavar="X", help="measure only these values of the quantity")
     parser.add_argument("--out", type=Path, default=Path("bench"), help="for growth.json and growth.png")
     args = parser.parse_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -253,7 +253,7 @@ def main(argv: Sequence[str]) -> int:
     found = {(row["curve"], row["x"], row["algorithm"]): row for row in earlier}
     environment = describe_environment()
     for point in points(args.quick, args.only):
-        if args.at_most is not None and point.x > args.at_most:
+        if args.sizes and point.x not in args.sizes:
             continue
         row = found[point.key] = {**measure(point), "load": os.getloadavg()[0]}
         told = row.get("failed") or f"{row['round_s']:.4g} s, {row['memory_mb'] - row['base_mb']:.4g} MB"

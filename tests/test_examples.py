@@ -7,6 +7,8 @@ import json
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib.pyplot
@@ -21,6 +23,7 @@ SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 SPECS = sorted(EXAMPLES.glob("*.toml"))
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 PRINTED = {  # part of the output of each script
+    "gpu_smoke": "equal the CPU",
     "functional": "[1.2333333492279053, 1.7000000476837158]",
     "own_aggregate": "ClippedMean satisfies the contract",
     "own_attack": "br_drag: accuracy",
@@ -31,6 +34,15 @@ PRINTED = {  # part of the output of each script
     "simulate": "'drag'",
     "tour": "trimmed mean, non-IID data: ",
 }
+ARGUMENTS = {"gpu_smoke": ("--device", "cpu")}
+
+
+@contextmanager
+def suppress_success() -> Iterator[None]:
+    try:
+        yield
+    except SystemExit as done:
+        assert not done.code
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
@@ -41,8 +53,8 @@ def test_script_runs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setattr(sys, "argv", [str(script), "2"])
-    with torch.random.fork_rng():
+    monkeypatch.setattr(sys, "argv", [str(script), "2", *ARGUMENTS.get(script.stem, ())])
+    with torch.random.fork_rng(), suppress_success():
         runpy.run_path(str(script), run_name="__main__")
     printed = capsys.readouterr().out
     assert printed and PRINTED.get(script.stem, "") in printed
@@ -53,6 +65,14 @@ def test_script_runs_in_a_fresh_interpreter(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
     assert PRINTED["simulate"] in done.stdout
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_gpu_smoke_without_a_gpu() -> None:
+    command = [sys.executable, str(EXAMPLES / "gpu_smoke.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.startswith("no device 'cuda' here: ") and "--device cpu" in done.stderr
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

@@ -219,3 +219,12 @@ def test_rules_with_root_data(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row.name for row in found.rows] == ["br_drag", "cone_drag", "boba"]
     assert found.rows[1].limits == {"br_drag": 1.5} and found.rows[0].ratios == {"br_drag": 1.0}
     assert found.title.endswith("1 process")
+
+
+def test_growth_of_one_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The point of another value, measured earlier, stays."""
+    for value in ("50", "500"):
+        assert main(["growth", "--quick", "--only", "states", "--sizes", value, "--out", str(tmp_path)]) == 0
+    assert [row["x"] for row in json.loads((tmp_path / "growth.json").read_text())["points"]] == [50, 500]
+    assert (tmp_path / "growth.png").stat().st_size > 10_000
+    assert "clients with a state on disk 500, client store: " in capsys.readouterr().out

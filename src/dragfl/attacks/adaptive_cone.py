@@ -48,7 +48,7 @@ def adaptive_cone(
         return copies(-mean, f, honest)
     if goal == "class":
         return copies(length * units[target % len(units)], f, honest)
-    mix = fits(cone, -h.unsqueeze(0), torch.ones(1))[2]
+    mix = fits(cone, -h.unsqueeze(0), torch.ones(1, device=h.device))[2]
     nearest = unit((mix.to(D.dtype) @ units)[0])
     candidates = units if nearest is None else torch.cat([units, nearest.unsqueeze(0)])
     x, reverse, *_ = fits(cone, candidates, row_norms(candidates))
