@@ -36,7 +36,7 @@ def test_a_worker_that_dies_while_it_folds_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, workers: int, task: str
 ) -> None:
     """Two workers train and fold a block each; three workers cut the two blocks into pieces."""
-    changes: dict[str, Any] = {"algorithm": {"aggregate": f"{PARTS}:FragileMean"}}
+    changes: dict[str, Any] = {"algorithm": {"aggregate": f"{PARTS}:FragileMean"}, "engine": {"trainer": "reference"}}
     alone = run_digits(1, **changes)
     monkeypatch.setenv("POOL_TEST", str(tmp_path))
     (tmp_path / "die once folding").touch()
