@@ -47,7 +47,8 @@ def test_on_a_line_the_boundary_is_a_quarter_for_any_clients(centres: Array) -> 
 
 
 @pytest.mark.parametrize(
-    ("angle", "s", "alpha"), [(0, 0.3, 1.0), (45, 0.3, 1.0), (90, 0.3, 1.0), (60, 0.5, 0.5), (60, 1.0, 1.0)]
+    ("angle", "s", "alpha"),
+    [(0, 0.3, 1.0), (45, 0.3, 1.0), (90, 0.3, 1.0), (60, 0.5, 0.5), (60, 1.0, 1.0), (60, 0.5, 0.2)],
 )
 def test_in_the_plane_the_boundary_is_the_formula_within_one_percent(angle: float, s: float, alpha: float) -> None:
     """Random starts near the clients: 1 % below the boundary fewer than half are lost, 1 % above more than half."""
