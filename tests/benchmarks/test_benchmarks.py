@@ -224,7 +224,7 @@ def test_rules_with_root_data(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_growth_of_one_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The point of another value, measured earlier, stays."""
     for value in ("50", "500"):
-        assert main(["growth", "--quick", "--only", "states", "--sizes", value, "--out", str(tmp_path)]) == 0
+        assert command.main(["growth", "--quick", "--only", "states", "--sizes", value, "--out", str(tmp_path)]) == 0
     assert [row["x"] for row in json.loads((tmp_path / "growth.json").read_text())["points"]] == [50, 500]
     assert (tmp_path / "growth.png").stat().st_size > 10_000
     assert "clients with a state on disk 500, client store: " in capsys.readouterr().out
