@@ -15,7 +15,8 @@ from tests.conftest import Load
 
 
 def test_default_block_is_part_of_the_resolved_spec(experiment: Load) -> None:
-    assert dragfl.simulate(experiment()).experiment.engine.block == 32
+    """Six clients make two blocks of three."""
+    assert dragfl.simulate(experiment()).experiment.engine.block == 3
 
 
 @pytest.mark.parametrize("dim", [1, 10**5, 416_047, 797_962, 10**9])
