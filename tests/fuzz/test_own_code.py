@@ -173,6 +173,7 @@ ONCE = ("data", "cut", "net", "whole", "made")  # called before the first round 
 MOST = {
     **dict.fromkeys(ONCE, 1),
     "net": 4,
+    "init": 4,
     **dict.fromkeys(["middle", "opposite", "finish", "update", "craft"], 3),
 }  # calls
 IN_WORKERS = {"craft": 2, "samples_of": 9}  # place -> the call that raises
