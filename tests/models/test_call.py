@@ -102,7 +102,7 @@ def three(a: int, b: int, c: int) -> nn.Module:
 
 
 def test_a_type_error_in_the_body_is_no_wrong_signature(experiment: Load) -> None:
-    message = r"model tests\.models\.test_call:broken raised TypeError: can only concatenate .* \(test_call\.py:\d+\)"
+    message = r"model: tests\.models\.test_call:broken raised TypeError: can only concatenate .* \(test_call\.py:\d+\)"
     with pytest.raises(PartError, match=message) as error:
         dragfl.simulate(experiment(model={"name": broken}))
     assert isinstance(error.value.__cause__, TypeError)
