@@ -19,7 +19,7 @@ import dragfl
 from dragfl.runs.directory import METRICS, MODEL, load_run
 from tests.conftest import TIMEOUT_S, shell
 from tests.faults.kills import command_line
-from tests.faults.runs import Bench, next_order, process, read_until
+from tests.faults.runs import INTERRUPTED, TRIES, Bench, next_order, process, read_until
 from tests.faults.table import Row
 from tests.flower.native import Federation
 from tests.flower.processes import below, living, wait_until, wait_until_gone
@@ -40,7 +40,6 @@ TABLES: dict[str, Any] = {
     "engine": {"block": 1, "executor": "flower"},
     "flower": {"deadline": 3600.0, "secure": False},
 }
-TRIES = 3  # to finish: on a busy machine SuperLink may not hear from a process in time, and the run stops again
 ENDS_THE_RUN = ("flower-superlink", "flwr-serverapp", "the command")
 COSTS_A_RESULT = ("flwr-clientapp", "flower-supernode")
 
@@ -72,7 +71,7 @@ def killed_server_parts(bench: Bench) -> Row:
 def _finish(run: Path, whole: Path) -> str:
     for _ in range(TRIES):
         done = shell(*next_order(run), "--quiet", cwd=run.parent)
-        if done.returncode != 5:
+        if done.returncode != INTERRUPTED:
             break
     if done.returncode:
         return f"exit code {done.returncode}: {done.stderr[-1500:]}"

@@ -29,6 +29,9 @@ POOL = LOCAL + "workers = 2\n"
 KINDS = {"in one process": LOCAL, "pool of 2 workers": POOL, "client states on disk": STORE}
 
 
+INTERRUPTED, TRIES = 5, 3  # on a busy machine Ray and Flower may not start in time, and say so
+
+
 @dataclass(frozen=True)
 class Bench:
     """What a row of the table works with."""
@@ -79,7 +82,10 @@ def difference(run: Path, whole: Path) -> str:
 
 def finish(run: Path, whole: Path) -> str:
     """Let a stopped run go on to its end; "" if it then has the bytes of the uninterrupted one."""
-    code, errors = run_to_end(*next_order(run), "--quiet", cwd=run.parent)
+    for _ in range(TRIES):
+        code, errors = run_to_end(*next_order(run), "--quiet", cwd=run.parent)
+        if code != INTERRUPTED:
+            break
     if code:
         return f"{run.name}: exit code {code} of the last resume: {errors[-500:]}"
     return difference(run, whole)

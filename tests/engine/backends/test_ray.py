@@ -330,6 +330,22 @@ def test_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None
         simulation.step()
 
 
+def test_a_ray_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine Ray raises a plain Exception after a while."""
+
+    def timed_out(**_: Any) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray(), "init", timed_out)
+    monkeypatch.setattr(ray(), "is_initialized", lambda: False)
+    with (
+        dragfl.simulate(on_ray()) as simulation,
+        pytest.raises(Interrupted, match="Ray has not started"),
+    ):
+        simulation.step()
+
+
 def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_backend, "find_spec", lambda name: None)
     with pytest.raises(SpecError, match=r"pip install 'dragfl\[ray\]'"):

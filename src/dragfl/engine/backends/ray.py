@@ -36,7 +36,7 @@ from dragfl.engine.backends.supervisor import Event, Task, WorkerGroup, closed_o
 from dragfl.engine.client import ClientResults, TrainTask
 from dragfl.engine.evaluation import Score
 from dragfl.engine.simulator import Worker
-from dragfl.errors import SpecError
+from dragfl.errors import Interrupted, SpecError
 from dragfl.types import Plan, RoundContext, Updates
 
 ADDRESS = "RAY_ADDRESS"  # where Ray's own tools look for the cluster, too
@@ -297,6 +297,11 @@ def _connect(cpus: int) -> None:
             raise SpecError(
                 f"no Ray cluster answers at {ADDRESS} = '{address}' ({error}); start one with `ray start --head`, "
                 f"or unset {ADDRESS}"
+            ) from None
+        if type(error) in (Exception, RuntimeError, TimeoutError):  # as Ray raises them: a part of it has not started
+            raise Interrupted(
+                f"Ray has not started ({error}); is the machine busy, or memory short? Repeat the command, or set "
+                "engine.executor = 'local'"
             ) from None
         raise
 
