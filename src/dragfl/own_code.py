@@ -64,7 +64,8 @@ def import_object(where: str, target: str) -> Any:
     except (ModuleNotFoundError, ValueError) as error:  # ValueError: the name is empty
         missing = getattr(error, "name", module_name)
         if missing != module_name.split(".")[0] and missing != module_name:
-            raise SpecError(f"{where}: '{module_name}' imports a module that is not installed: {error}") from None
+            problem = f"'{module_name}' imports a module that is not installed: {error}"
+            raise SpecError(f"{where}: {problem}; install it or correct the name") from None
         dotted = module_name.removesuffix(".py").replace("/", ".")
         advice = f"it must be installed or in the folder {here}" if dotted == module_name else f"write {dotted}:{attr}"
         raise SpecError(f"{where}: cannot import '{module_name}' ({error}); {advice}") from None
