@@ -11,7 +11,6 @@ import tomli_w
 
 import dragfl
 from dragfl.cli import main
-from dragfl.report.figures.files import Drawing
 from dragfl.runs.directory import THEORY_FILES, load_run
 
 Capture = pytest.CaptureFixture[str]
@@ -24,13 +23,6 @@ TABLES: dict[str, Any] = {
     "algorithm": {"name": "drag", "c": 0.005},
     "evaluation": {"every": 4},
 }
-
-
-def save_name(drawing: Drawing, folder: Path) -> None:
-    """In place of `Drawing.save`: most of a report's time is the writing of figures."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind in ("png", "pdf"):
-        (folder / f"{drawing.name}.{kind}").write_text(drawing.name)
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +42,8 @@ def test_a_covered_spec(capsys: Capture) -> None:
     assert out.endswith("wrote theory/theory-bound.pdf\n")
 
 
-def test_a_spec_outside_has_no_bound(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Drawing, "save", save_name)
+@pytest.mark.usefixtures("empty_figures")
+def test_a_spec_outside_has_no_bound(capsys: Capture) -> None:
     assert main(["theory", "small.toml", "--rounds", "1", "algorithm.c=0.25", "clients.lr=0.1", "--out", "out"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "8.25 times too large" in out and "No bound: the theorem does not cover this run." in out
@@ -59,8 +51,8 @@ def test_a_spec_outside_has_no_bound(capsys: Capture, monkeypatch: pytest.Monkey
     assert sorted(path.name for path in Path("out").iterdir()) == ["theory.json", "theory.pdf", "theory.png"]
 
 
-def test_only_json_on_standard_output(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Drawing, "save", save_name)
+@pytest.mark.usefixtures("empty_figures")
+def test_only_json_on_standard_output(capsys: Capture) -> None:
     assert main(["theory", "small.toml", "--json", "--rounds", "2", "--models", "2", "clients.total=3"]) == 0
     out, err = capsys.readouterr()
     values = json.loads(out)
@@ -71,8 +63,8 @@ def test_only_json_on_standard_output(capsys: Capture, monkeypatch: pytest.Monke
     assert capsys.readouterr().out == ""
 
 
-def test_the_report_shows_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Drawing, "save", save_name)
+@pytest.mark.usefixtures("empty_figures")
+def test_the_report_shows_a_run() -> None:
     dragfl.run(TABLES, "runs/small")
     dragfl.run(TABLES | {"algorithm": {"name": "fedavg"}}, "runs/fedavg")
     assert main(["theory", "runs/small", "--quiet"]) == 0

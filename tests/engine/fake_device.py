@@ -20,6 +20,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+from dragfl.lazy import torch as lazy_torch
+
 NAME = "meta"
 CPU, DEVICE = torch.device("cpu"), torch.device(NAME)
 COPY, READ = torch.ops.aten.copy_.default, torch.ops.aten._local_scalar_dense.default
@@ -56,6 +58,7 @@ class FakeDevice(TorchDispatchMode):
     def __enter__(self) -> FakeDevice:
         for patched in self._patches:
             patched.start()
+        _forget_lookups()
         super().__enter__()
         return self
 
@@ -63,6 +66,7 @@ class FakeDevice(TorchDispatchMode):
         super().__exit__(*error)
         for patched in self._patches:
             patched.stop()
+        _forget_lookups()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -155,6 +159,12 @@ class FakeDevice(TorchDispatchMode):
             return self._mark(made) if self.holds(tensor) else made
 
         return whole
+
+
+def _forget_lookups() -> None:
+    """`dragfl.lazy` keeps the functions that it has looked up, the patched or the plain ones."""
+    for name in ("tensor", "quantile"):
+        vars(lazy_torch).pop(name, None)
 
 
 def _line() -> str:

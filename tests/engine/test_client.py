@@ -23,7 +23,7 @@ from tests.conftest import Load
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "feddc"])
 def test_train_client_equals_the_simulator(experiment: Load, name: str) -> None:
     """`train_client` with the client's own data gives the update that the simulator's block has in its row."""
-    fed = dragfl.simulate(experiment(algorithm={"name": name})).federation
+    fed = dragfl.simulate(experiment(algorithm={"name": name}, engine={"block": 6})).federation
     with one_thread(), own_generator():
         state, _ = run_round(fed, fed.start())  # so that client states are not zero
         server = ServerRound.open(fed, state)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 import dragfl
 from dragfl.algorithms import PRESETS
+from dragfl.config.tables import Flower
 from dragfl.data.dataset import from_tensors
 from dragfl.engine.aggregation import BlockResult, fold
 from dragfl.engine.backends.local import LocalBackend
@@ -163,7 +164,7 @@ class OneClient:
     """Client 1 of a scaffold experiment, asked by hand."""
 
     def __init__(self, experiment: dragfl.Experiment, node_config: dict[str, Any]) -> None:
-        simulation = dragfl.simulate(experiment)
+        simulation = dragfl.simulate(replace(experiment, flower=Flower()))
         self.worker, self.w = simulation.federation.worker, simulation.federation.initial
         self.grid = LocalGrid(client_app(experiment), [node_config])
 

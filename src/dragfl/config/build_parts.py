@@ -18,7 +18,7 @@ from dragfl.config.check_parts import check_words, needs_of
 from dragfl.config.convert import check_keys, convert
 from dragfl.config.overrides import ATTACKER_KEYS, EXCEEDS_F, NO_ATTACK, with_named_settings
 from dragfl.config.registry import build, describe, look_up
-from dragfl.config.tables import Attackers, check_size
+from dragfl.config.tables import LARGEST, Attackers
 from dragfl.data import DATASETS, FILE_KINDS
 from dragfl.errors import SpecError, UnsafeSpec, nearest
 from dragfl.models import MODELS
@@ -238,7 +238,7 @@ def make_model(table: Mapping[str, Any]) -> Model:
         for key, value in settings.items():
             if type(value) is not type(defaults[key]):
                 raise SpecError(f"model.{key}: expected {type(defaults[key]).__name__}, got {value!r}")
-            if isinstance(value, int):
-                check_size(f"model.{key}", value)
+            if isinstance(value, int) and value > LARGEST:
+                raise SpecError(f"model.{key}: {value} is above {LARGEST}; give a number that fits in memory")
         settings = defaults | settings
     return convert("model", {"make": make, "settings": settings, "source": source, **options}, Model)
