@@ -21,7 +21,7 @@ project_copyright = "The dragfl authors"
 
 extensions = ["myst_parser"]
 root_doc = "README"
-include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**.md", "examples/**.md"]
+include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/**.md", "examples/**.md"]
 exclude_patterns = [
     ".*",
     "build",

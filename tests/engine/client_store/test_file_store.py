@@ -74,12 +74,14 @@ def flip_bit(path: Path, slot: int, byte: int) -> None:
 def test_a_flipped_bit_is_detected(tmp_path: Path, byte: int) -> None:
     path = tmp_path / STATE_FILE
     index = write_states(path)
-    flip_bit(path, int(index["slot"][2]), byte)
     store = file_store(path)
     store.restore(index)
+    flip_bit(path, int(index["slot"][2]), byte)
     assert equal(store.read(1), state(1.0))
     with pytest.raises(DamagedRun, match="client 2 from round 7"):
         store.read(2)
+    with pytest.raises(DamagedRun, match="client 2 from round 7"):  # before a round is trained
+        file_store(path).restore(index)
     continuing = file_store(path, "zero")
     continuing.restore(index)
     continuing.begin(8)
@@ -122,12 +124,10 @@ def test_a_slot_of_another_client_or_round_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / STATE_FILE
     index = write_states(path)
     store = file_store(path)
-    store.restore({**index, "slot": index["slot"].flip(0)})
     with pytest.raises(DamagedRun, match=r"client 0 from round 7 .*holds client 3 of round 7"):
-        store.read(0)
-    store.restore({**index, "round": index["round"] + 1})
-    with pytest.raises(DamagedRun, match=r"client 1 from round 8 .*holds client 1 of round 7"):
-        store.read(1)
+        store.restore({**index, "slot": index["slot"].flip(0)})
+    with pytest.raises(DamagedRun, match=r"client 0 from round 8 .*holds client 0 of round 7"):
+        store.restore({**index, "round": index["round"] + 1})
 
 
 @pytest.mark.parametrize(

@@ -107,9 +107,14 @@ class FileStore:
         index = _read_index(tensors, self._clients)
         slots = self._file.count()
         for client, place in index.items():
-            if place.slot >= slots:
-                if self._on_missing == "error":  # now, rather than when the client is next sampled
-                    raise self._damaged(client, place.round, UnreadableSlot(f"the file has only {slots} slots"))
+            try:
+                if place.slot >= slots:
+                    raise UnreadableSlot(f"the file has only {slots} slots")
+                if self._on_missing == "error" and place.slot != MISSING:
+                    self._file.read(place.slot, client, place.round)
+            except UnreadableSlot as error:  # now: after more rounds a copy of the file would be too old
+                if self._on_missing == "error":
+                    raise self._damaged(client, place.round, error) from None
                 index[client] = Place(MISSING, place.round)
         self._current, self._staged, self._lost, self._free = index, {}, set(), None
         self._offered = frozenset(self._current_slots())
