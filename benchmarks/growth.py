@@ -256,8 +256,8 @@ def main(argv: Sequence[str]) -> int:
         if args.sizes and point.x not in args.sizes:
             continue
         row = found[point.key] = {**measure(point), "load": os.getloadavg()[0]}
-        told = row.get("failed") or f"{row['round_s']:.4g} s, {row['memory_mb'] - row['base_mb']:.4g} MB"
-        print(f"{TITLES[point.curve]} {point.x:,}, {point.algorithm}: {told}", flush=True)
+        text = row.get("failed") or f"{row['round_s']:.4g} s, {row['memory_mb'] - row['base_mb']:.4g} MB"
+        print(f"{TITLES[point.curve]} {point.x:,}, {point.algorithm}: {text}", flush=True)
         order = list(SIZES)
         rows = sorted(found.values(), key=lambda row: (order.index(row["curve"]), row["algorithm"], row["x"]))
         path.write_text(json.dumps({**environment, "points": rows}, indent=1) + "\n")  # the next point may take long
