@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -148,8 +149,19 @@ PATIENCE = {
 }
 os.environ.update(ray_backend._QUIET | PATIENCE)
 
+# A shell starts background jobs, and nohup every command, with these signals ignored, and children inherit that: a test
+# that interrupts a process would wait for ever.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, handler)
+
 os.environ["COLUMNS"] = "80"  # whatever the terminal has; tests of wider tables set their own
 os.environ.pop("FORCE_COLOR", None)
+
+# With pytest-xdist there is a process for each core: more threads of torch would wait for each other. dragfl trains
+# with one thread in any case.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
 
 # The same examples in every run; `make test-all` searches for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None)

@@ -22,17 +22,28 @@ def by_name(checks: list[Check]) -> dict[str, Check]:
 
 class TestKernels:
     def test_a_process_killed_by_sigill(self) -> None:
-        code = health.run_code("import os, signal; os.kill(os.getpid(), signal.SIGILL)")
-        assert code == -signal.SIGILL
+        """The others run, with torch, and an error is exit code 1."""
+        codes = ["os.kill(os.getpid(), signal.SIGILL)", "torch.ones(1)", "assert False"]
+        assert health.run_kernels(codes) == [-signal.SIGILL, 0, 1]
+
+    def test_a_kernel_that_hangs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(health, "CHECK_SECONDS", 1)
+        assert health.run_kernels(["while True: pass"]) == [-signal.SIGALRM]
+
+    def test_a_torch_that_cannot_be_imported(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(health, "RUN_KERNELS", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+        assert health.run_kernels(["pass", "pass"]) == [-signal.SIGILL] * 2
 
     def test_bfloat16_is_a_warning(self) -> None:
-        found = by_name(health.check_kernels(lambda code: -signal.SIGILL if "autocast" in code else 0))
+        found = by_name(
+            health.check_kernels(lambda codes: [-signal.SIGILL if "autocast" in code else 0 for code in codes])
+        )
         assert found["bfloat16 autocast"].status == "warning"
         assert found["bfloat16 autocast"].text.startswith("killed by SIGILL; do not use it")
         assert {check.status for name, check in found.items() if name != "bfloat16 autocast"} == {"OK"}
 
     def test_float32_is_a_failure(self) -> None:
-        found = by_name(health.check_kernels(lambda code: 1 if "Conv2d" in code else 0))
+        found = by_name(health.check_kernels(lambda codes: [int("Conv2d" in code) for code in codes]))
         assert found["float32 convolution"].status == "failed"
         assert "exit code 1; install a build of torch" in found["float32 convolution"].text
 
@@ -134,8 +145,9 @@ class TestVersions:
 
 
 class TestNeed:
-    def test_data_that_are_not_here(self, experiment: Load, tmp_path: Path) -> None:
+    def test_data_that_are_not_here(self, experiment: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The checks of the machine are made all the same."""
+        monkeypatch.setattr(health, "check_kernels", lambda: [Check("float32 matmul", "OK", "runs")])
         missing = experiment(data={"dataset": f"npz:{tmp_path}/nowhere.npz", "partition": "iid"})
         found = by_name(health.check_machine(missing, tmp_path))
         assert found["experiment"].status == "failed" and "nowhere.npz" in found["experiment"].text

@@ -15,6 +15,7 @@ other.
 from __future__ import annotations
 
 import fcntl
+import json
 import re
 import resource
 import shutil
@@ -22,7 +23,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -38,7 +39,7 @@ PROCESS = 400 << 20  # bytes of a Python process that has imported torch
 WORKING = 6  # vectors of length d in training: model, gradient, momentum, correction, sums
 STATE_VECTORS = 4  # vectors of length d in a checkpoint: model, server step, reference, iterate
 LINE, LINE_CLIENT = 1000, 150  # bytes a round adds to the logs, for itself and for each sampled client
-KERNEL_SECONDS = 120
+CHECK_SECONDS = 120
 NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "fuse.sshfs", "9p")
 
 KERNELS = {  # name -> (code, whether dragfl uses it)
@@ -110,20 +111,41 @@ def check_machine(experiment: Experiment | None = None, folder: str | Path = "ru
 
 def run_code(code: str) -> int:
     """The exit code of a Python process that runs `code`; the negative signal number if one killed it."""
+    command, quiet = [sys.executable, "-P", "-c", code], subprocess.DEVNULL
     try:
-        quiet = subprocess.DEVNULL
-        return subprocess.run(
-            [sys.executable, "-P", "-c", code], stdout=quiet, stderr=quiet, timeout=KERNEL_SECONDS
-        ).returncode
+        return subprocess.run(command, stdout=quiet, stderr=quiet, timeout=CHECK_SECONDS).returncode
     except subprocess.TimeoutExpired:
         return -signal.SIGALRM
 
 
-def check_kernels(run: Callable[[str], int] = run_code) -> list[Check]:
+RUN_KERNELS = """
+import json, os, signal, sys, torch
+for code in json.loads(sys.argv[1]):
+    process = os.fork()
+    if not process:
+        signal.alarm(int(sys.argv[2]))
+        exec(code)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+"""
+
+
+def run_kernels(codes: Sequence[str]) -> list[int]:
+    """Run each code after `import torch`: the exit codes, or the negative numbers of the signals that ended them.
+
+    A process imports torch and forks one for each code. Without a result of its own a code has that of the import.
+    """
+    command = [sys.executable, "-P", "-c", RUN_KERNELS, json.dumps(codes), str(CHECK_SECONDS)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    results = [int(line) for line in done.stdout.split()]
+    return results + [done.returncode] * (len(codes) - len(results))
+
+
+def check_kernels(run: Callable[[Sequence[str]], list[int]] = run_kernels) -> list[Check]:
     """Run small kernels of torch, each in a process of its own: an unsupported instruction kills the process."""
     found = []
-    for name, (code, used) in KERNELS.items():
-        result = run(f"import torch\n{code}\n")
+    results = run([code for code, _ in KERNELS.values()])
+    for (name, (_, used)), result in zip(KERNELS.items(), results, strict=True):
         if result == 0:
             found.append(Check(name, "OK", "runs"))
             continue

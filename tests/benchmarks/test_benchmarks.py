@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -46,15 +47,24 @@ def row(name: str, kind: str, median: float, base: float, **limits: float) -> Ro
     return Row(name, kind, "1 thread", median, median, median, {"bare loop": median / base}, limits)  # type: ignore[arg-type]
 
 
-def test_a_round_is_measured_for_every_contender() -> None:
+def test_a_round_is_measured_for_every_contender(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = SimpleNamespace(round_of=lambda workload, given: lambda: None)
+    monkeypatch.setattr(rounds, "installed", lambda: [("a peer 1.0", peer)])
     comparison = rounds.measure(MLP, 1)
     ours = [one for one in comparison.rows if one.kind == "dragfl"]
     assert [one.name for one in ours] == ["dragfl, fedavg", "dragfl, drag"]
-    assert {one.kind for one in comparison.rows} >= {"floor", "bare", "dragfl"}
+    assert {one.kind for one in comparison.rows} == {"floor", "bare", "dragfl", "peer"}
     assert all(one.limits == {"bare loop": 0.3, "floor": 1.6} for one in ours)
     bare = [one for one in comparison.rows if one.kind == "bare"]
     assert min(one.ratios["bare loop"] for one in bare) == 1.0  # the faster thread count is the base
     assert next(one for one in comparison.rows if one.kind == "floor").ratios["floor"] == 1.0
+
+
+@pytest.mark.slow
+def test_a_round_of_every_installed_peer() -> None:
+    """Of these only Flower is installed with the development tools; its simulation starts a Ray of its own."""
+    peers = [one.name for one in rounds.measure(MLP, 1).rows if one.kind == "peer"]
+    assert any(name.startswith("Flower ") for name in peers)
 
 
 @pytest.mark.parametrize(("workload", "products"), [(MLP, 2 + 3), (CNN, 5 + 2 * 3 + 2)])

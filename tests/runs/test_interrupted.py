@@ -21,14 +21,12 @@ ENDLESS_ROUND = NO_CHECKPOINTS.replace("local_steps = 2", "local_steps = 400000"
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("uninterrupted")
     (folder / "x.toml").write_text(NO_CHECKPOINTS)
-    done = shell("run", "x.toml", "--out", "r", "--quiet", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    assert main(["run", str(folder / "x.toml"), "--out", str(folder / "r"), "--quiet"]) == 0
     return folder / "r"
 
 
 def resumed_bytes(run: Path) -> dict[str, bytes]:
-    done = shell("resume", run, "--quiet", cwd=run.parent)
-    assert done.returncode == 0, done.stderr
+    assert main(["resume", str(run), "--quiet"]) == 0
     return kept_bytes(run)
 
 
@@ -90,7 +88,7 @@ def test_a_second_process_learns_which_process_holds_the_run(tmp_path: Path) -> 
         assert f"in use by process {process.pid} on " in answer.stderr
         assert "wait for it to end or stop it first" in answer.stderr
         process.kill()
-    assert shell("resume", run, "--quiet", cwd=tmp_path).returncode == 0, "the lock ended with its process"
+    assert main(["resume", str(run), "--quiet"]) == 0, "the lock ended with its process"
 
 
 def test_a_locked_folder_is_not_run_into(digits_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

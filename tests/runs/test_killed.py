@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import kept_bytes, shell
+from dragfl.cli import main
+from tests.conftest import kept_bytes
 from tests.runs.processes import AHEAD, LONG, ROUNDS, count_lines, kill_at, started_run, wait_until
 
 
@@ -19,8 +20,7 @@ from tests.runs.processes import AHEAD, LONG, ROUNDS, count_lines, kill_at, star
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("uninterrupted")
     (folder / "x.toml").write_text(LONG)
-    done = shell("run", "x.toml", "--out", "r", "--quiet", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    assert main(["run", str(folder / "x.toml"), "--out", str(folder / "r"), "--quiet"]) == 0
     assert count_lines(folder / "r") == ROUNDS
     return folder / "r"
 
@@ -34,8 +34,7 @@ def kill_and_resume(tmp_path: Path, moments: list[tuple[int, float]]) -> Path:
         kill_at(run, round, delay_s, *(("run", "x.toml", "--out", "r") if i == 0 else ("resume", run)))
         assert not (run / "result.json").exists()
         assert before <= count_lines(run) + 1, "at most the current round is lost"
-    done = shell("resume", run, "--quiet", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert main(["resume", str(run), "--quiet"]) == 0
     return run
 
 
@@ -58,9 +57,8 @@ def test_killed_before_the_first_round(tmp_path: Path, uninterrupted: Path) -> N
         wait_until(run.exists)
         process.kill()
         process.wait()
-    again = ("resume", run) if (run / "spec.toml").exists() else ("run", "x.toml", "--out", "r")
-    done = shell(*again, "--quiet", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    again = ("resume", run) if (run / "spec.toml").exists() else ("run", tmp_path / "x.toml", "--out", run)
+    assert main([*map(str, again), "--quiet"]) == 0
     assert kept_bytes(run) == kept_bytes(uninterrupted)
 
 
