@@ -230,6 +230,16 @@ def test_in_a_worker_process(place: str, capsys: pytest.CaptureFixture[str]) -> 
     check(place, capsys.readouterr().err)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("place", IN_WORKERS)
+def test_in_a_worker_of_ray(place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    Path("fuse").write_text(f"{place} {IN_WORKERS[place]} KeyError")
+    words = [*KINDS[place][0], "engine.executor=ray", "engine.workers=1"]
+    assert main(["run", "x.toml", *words, "--out", "r", "--quiet"]) == 2
+    check(place, capsys.readouterr().err)
+
+
 def test_system_exit(capsys: pytest.CaptureFixture[str]) -> None:
     Path("fuse").write_text("middle 1 SystemExit")
     assert main(["run", "x.toml", *KINDS["middle"][0], "--out", "r", "--quiet"]) == 2
