@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
-from dragfl.engine.threads import one_thread
+from dragfl.engine.threads import cores_for, one_thread
 from tests.conftest import python
 
 SETTINGS = """
@@ -47,3 +48,15 @@ def test_the_number_of_threads_is_restored_after_an_error() -> None:
         assert torch.get_num_threads() == 1
         raise KeyError
     assert torch.get_num_threads() == before
+
+
+def test_a_core_for_each_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where the workers need every core; with fewer workers, or one core, the system finds free ones."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5}, raising=False)
+    assert cores_for(2) == [3, 5]
+    assert cores_for(3) == [3, 5, 3]
+    assert cores_for(1) == [None]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    assert cores_for(2) == [None, None]
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
+    assert cores_for(2) == [None, None]

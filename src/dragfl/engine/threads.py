@@ -33,3 +33,9 @@ def own_generator() -> Iterator[None]:
 def available_cores() -> int:
     """The number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cores_for(workers: int) -> list[int | None]:
+    """A core for each worker where they need every core of this process; None where the system finds free ones."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return [cores[i % len(cores)] for i in range(workers)] if 1 < len(cores) <= workers else [None] * workers

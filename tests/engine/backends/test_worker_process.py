@@ -10,6 +10,8 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,45 @@ def test_an_error_in_a_worker_is_raised_in_the_parent(monkeypatch: pytest.Monkey
         assert "parts.py" in caught.value.__notes__[0]
         (tmp_path / "fail").unlink()
         simulation.step()
+
+
+class Service:
+    """Its first task gets a second one and a request to stop from the parent while it works."""
+
+    def __init__(self, parent: worker_process.ParentConnection, ours: int) -> None:
+        self.parent, self.ours = parent, Connection(os.dup(ours))
+
+    def first(self) -> tuple[bool, bool]:
+        before = self.parent.should_stop()
+        for message in (("run", "second", 7), ("stop",), ("release",)):
+            self.ours.send(message)
+        return before, self.parent.should_stop()
+
+    def second(self, number: int) -> int:
+        return number
+
+
+def test_messages_that_arrive_during_a_task() -> None:
+    """A request to stop is seen at once, and the task before it is done afterwards."""
+    ours, theirs = Pipe()
+    settings = {"folder": str(Path.cwd()), "environment": {}, "path": list(sys.path)}
+    ours.send(("prepare", 1, settings, f"{__name__}:Service", (ours.fileno(),), False))
+    ours.send(("run", "first"))
+    worker_process.ParentConnection(theirs).serve(idle_s=0.0)
+    assert [ours.recv() for _ in range(3)] == [("ready", 1), ("done", (False, True)), ("done", 7)]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no CPU affinity; it takes Linux")
+def test_a_worker_may_move_to_any_core_after_it_has_been_woken() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    core = max(os.sched_getaffinity(0))
+    with process:
+        with worker_process._wakes_on(process.pid, core):
+            assert os.sched_getaffinity(process.pid) == {core}
+        assert os.sched_getaffinity(process.pid) == os.sched_getaffinity(0)
+        process.kill()
+    with worker_process._wakes_on(process.pid, core):
+        pass  # a worker that has died is noticed when its answer is read
 
 
 def test_workers_serve_the_next_run_and_end_with_their_owner(marker: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,7 +197,7 @@ class ActorHandle:
         method, *arguments = task.message
         self.replies.append(self._actor.run.remote(*self._shared, method, to_arrays(arguments)))
 
-    def share(self, value: tuple[Any, ...]) -> None:
+    def share(self, value: tuple[Any, ...], core: int | None = None) -> None:
         self._shared = value
 
     def end(self) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from dragfl import errors
+from dragfl.engine.threads import cores_for
 from dragfl.errors import DataError, DragflError, Interrupted, SpecError
 from dragfl.own_code import own_traceback
 
@@ -48,8 +49,8 @@ class WorkerHandle(Protocol):
 
     def send(self, task: Task) -> None: ...
 
-    def share(self, value: Any) -> None:
-        """Send what the next tasks have in common."""
+    def share(self, value: Any, core: int | None = None) -> None:
+        """Send what the next tasks have in common. A sleeping process of this machine wakes up on this core."""
 
     def end(self) -> object:
         """End the worker at once, whatever it is doing."""
@@ -105,9 +106,9 @@ class WorkerGroup(Generic[H]):
     def share(self, value: Any) -> None:
         """Send every worker what all tasks from now on have in common."""
         self._shared = value
-        for worker in self.workers:
+        for worker, core in zip(self.workers, cores_for(len(self.workers)), strict=True):
             if worker.ready:
-                worker.share(value)
+                worker.share(value, core)
 
     def feed(self, draw: Callable[[], Task | None]) -> None:
         """Draw tasks as long as the queue of a worker is not full; lost tasks go first."""
