@@ -83,6 +83,25 @@ def test_dense_equals_the_reference_loop_for_every_direction(
         torch.testing.assert_close(fast, slow, rtol=1e-4, atol=2e-6)
 
 
+@pytest.mark.parametrize("affine", [Affine(), Affine(0.7, 0.5), Affine(anchor=0.6)], ids=["sgd", "prox", "anchor"])
+@pytest.mark.parametrize("hidden", [40, 300], ids=["small products", "large products"])
+def test_a_group_of_clients_has_the_bits_of_each(hidden: int, affine: Affine) -> None:
+    """A client of a real federation trains alone; the simulator trains five at a time.
+
+    A product of one client has 30 x 512 x hidden multiplications: 0.6 and 4.6 million. The limit is 1 million, and a
+    group of the small ones is above it.
+    """
+    loop = Loop(FlatModel(nn.Sequential(nn.Flatten(), nn.Linear(512, hidden), nn.ReLU(), nn.Linear(hidden, 4))), IMAGES)
+    trainer, w0 = DenseTrainer(loop), loop.model.w.clone()
+    shares = [Share(X, Y, [np.arange(a, a + 12), np.arange(a + 12, a + 30)], affine) for a in (0, 20, 50, 85)]
+    together, alone = torch.empty(4, len(w0)), torch.empty(4, len(w0))
+    losses = trainer.train_group(w0, shares, 0.1, together)
+    assert losses == [
+        trainer.train_group(w0, [share], 0.1, row.unsqueeze(0))[0] for share, row in zip(shares, alone, strict=True)
+    ]
+    assert torch.equal(together, alone)
+
+
 @pytest.mark.parametrize(
     "algorithm",
     [

@@ -1,0 +1,46 @@
+"""Matrix products in float32: by oneDNN where they are large and on a CPU, by torch's own routine elsewhere.
+
+On x86 torch multiplies matrices with MKL, which uses AVX-512 on Intel processors only. oneDNN comes with torch too, for
+convolutions, and uses it on every processor that has it: on an AMD EPYC it is twice as fast. The shapes alone decide
+which of them is used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as nnf
+
+LARGE = 1 << 20  # multiplications; a call of oneDNN costs 10 microseconds more
+ROWS = 32  # rows summed over from which it pays to write a product and add it, instead of adding in place
+
+
+def _onednn_linear() -> Any:
+    """The operator that torch.compile emits for a linear layer; None in builds of torch without it."""
+    return getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None  # type: ignore[no-untyped-call]
+
+
+_LINEAR = _onednn_linear()
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x W^T + b for x (n, in), or (g, n, in) of g clients, and W (out, in), without autograd.
+
+    Clients are computed one after the other, so the bits of one do not depend on the others in its group.
+    """
+    if x.ndim == 3:
+        return torch.stack([linear(samples, weight, bias) for samples in x])
+    if _LINEAR is None or x.device.type != "cpu" or x.numel() * len(weight) < LARGE:
+        return nnf.linear(x, weight, bias)
+    result: Tensor = _LINEAR(x, weight, bias, "none", [], "")
+    return result
+
+
+def add_outer_products(weight: Tensor, errors: Tensor, inputs: Tensor, rate: float) -> None:
+    """W <- W + rate errors^T inputs, for errors (n, out) and inputs (n, in)."""
+    if len(errors) < ROWS:
+        weight.addmm_(errors.mT, inputs, alpha=rate)
+    else:
+        weight.add_(linear(errors.mT, inputs.mT), alpha=rate)
