@@ -32,7 +32,7 @@ STATE_NUMBERS = 1000  # of a client's state in the curve "states": one disk page
 EVERY_S = 0.01
 TURN_S = 1.0  # rounds are repeated for this long, at least LEAST times
 LEAST, MOST = 3, 50
-LIMIT_GB = 8.0  # a point that needs more is reported as too large
+LIMIT_GB = 16.0  # a point that needs more is reported as too large
 
 
 @dataclass(frozen=True)

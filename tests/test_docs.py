@@ -95,6 +95,12 @@ def test_code_runs(path: Path, folder: Path) -> None:
         del sys.modules["page"]
 
 
+def test_blocks_that_are_left_out() -> None:
+    """They are listed with the tests that are skipped."""
+    count = sum(bool(SKIP.search(line)) for path in PAGES for line in path.read_text().splitlines())
+    pytest.skip(f"{count} blocks of the documentation take too long or need more: grep -rn 'test: skip' docs")
+
+
 def run_command(line: str) -> None:
     """Run one line of a console block; commands other than dragfl are skipped."""
     if not line.startswith("dragfl "):

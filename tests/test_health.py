@@ -162,6 +162,20 @@ class TestNeed:
         assert health.estimate_need(experiment(rounds=1000)).disk > small.disk
         assert health.estimate_need(experiment(algorithm={"name": "scaffold"})).disk > small.disk
 
+    def test_has_the_updates_of_a_round(self, experiment: Load) -> None:
+        """DRAG keeps those of its first round, 4d bytes each, in memory up to `state.memory_mb`."""
+        clients = {"total": 20, "batch_size": 5}
+        few, many = (
+            health.estimate_need(experiment(clients={**clients, "per_round": n}, engine={"block": 2, "workers": 1}))
+            for n in (5, 15)
+        )
+        none = experiment(
+            clients={**clients, "per_round": 15}, engine={"block": 2, "workers": 1}, state={"memory_mb": 0}
+        )
+        update = (many.memory - few.memory) / 10
+        assert update == 4 * dragfl.simulate(none).federation.info.dim
+        assert health.estimate_need(none).memory == many.memory - 15 * update
+
     def test_is_not_below_what_a_run_writes(self, experiment: Load, tmp_path: Path) -> None:
         made = experiment(rounds=20)
         run = dragfl.run(made, tmp_path / "run")

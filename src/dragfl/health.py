@@ -3,9 +3,9 @@
 `check_machine` is what `dragfl doctor --deep` prints. Every check returns a `Check`; none of them prints or raises for
 what it finds.
 
-Need of a run, an estimate (d parameters, K clients of a block, n fields of a client state in floats):
+Need of a run, an estimate (d parameters, K clients of a block):
 
-    memory = processes x (PROCESS + data + 4d (K + WORKING)) + client states kept in memory
+    memory = processes x (PROCESS + data + 4d (K + WORKING)) + client states and updates of a round kept in memory
     disk   = 2 x checkpoint + 4d (model) + 2 x client states in a file + rounds x (LINE + LINE_CLIENT x clients)
 
 A checkpoint is counted as 4d STATE_VECTORS and the client states kept in memory. There are two while one replaces the
@@ -36,7 +36,7 @@ from dragfl.errors import DragflError
 Status = Literal["OK", "warning", "failed"]
 
 PROCESS = 400 << 20  # bytes of a Python process that has imported torch
-WORKING = 6  # vectors of length d in training: model, gradient, momentum, correction, sums
+WORKING = 24  # vectors of length d: model, gradient, momentum, correction, float64 sums, and the gaps between them
 STATE_VECTORS = 4  # vectors of length d in a checkpoint: model, server step, reference, iterate
 LINE, LINE_CLIENT = 1000, 150  # bytes a round adds to the logs, for itself and for each sampled client
 CHECK_SECONDS = 120
@@ -339,12 +339,14 @@ def estimate_need(experiment: Experiment) -> Need:
     workers = min(available_cores() if requested == "auto" else requested, info.per_round)
     pool = isinstance(select_backend(resolved, worker), PoolBackend)
     states = info.clients * Layout.of(resolved.algorithm.correction.fields, d, "cpu").nbytes
-    in_memory = states <= resolved.state.memory_mb << 20
+    limit = resolved.state.memory_mb << 20
+    in_memory = states <= limit
+    kept = min(4 * d * info.per_round, limit) + (states if in_memory else 0)
     per_process = PROCESS + data_bytes + 4 * d * ((resolved.engine.block or 1) + WORKING)
     checkpoint = 4 * d * STATE_VECTORS + (states if in_memory else 0)
     logs = resolved.rounds * (LINE + LINE_CLIENT * info.per_round)
     return Need(
-        memory=(1 + workers if pool else 1) * per_process + (states if in_memory else 0),
+        memory=(1 + workers if pool else 1) * per_process + kept,
         disk=2 * checkpoint + 4 * d + (0 if in_memory else 2 * states) + logs,
     )
 
