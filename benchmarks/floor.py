@@ -5,6 +5,8 @@ One process per core with one thread each: `python -m benchmarks.floor WORKLOAD`
 
     x W^T,  d W,  W <- W - lr d^T x        for a linear layer; the first needs no d W
     convolution, its two gradients, W <- W - lr g    for a convolution, channels last
+
+The products of linear layers are torch's own. With `--onednn` they are those of dragfl's trainer: oneDNN's where large.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ Kernel = Callable[[], object]
 class Floor:
     """The worker processes of the floor."""
 
-    def __init__(self, workload: Workload, processes: int) -> None:
+    def __init__(self, workload: Workload, processes: int, onednn: bool = False) -> None:
         self.clients = [
             workload.per_round // processes + (i < workload.per_round % processes) for i in range(processes)
         ]
-        command = [sys.executable, "-m", "benchmarks.floor", json.dumps(asdict(workload))]
+        command = [sys.executable, "-m", "benchmarks.floor", json.dumps(asdict(workload)), *["--onednn"] * onednn]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
         self.processes = [
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
@@ -68,7 +70,7 @@ class Floor:
                 raise RuntimeError(f"a floor process ended with exit code {child.wait()}")
 
 
-def local_step(workload: Workload) -> list[Kernel]:
+def local_step(workload: Workload, onednn: bool = False) -> list[Kernel]:
     """The kernels of one SGD step, in order."""
     data = workload.data()
     module = workload.module(data).to(memory_format=torch.channels_last)
@@ -79,7 +81,8 @@ def local_step(workload: Workload) -> list[Kernel]:
     for layer in module:
         after = layer(h)
         if isinstance(layer, nn.Linear | nn.Conv2d):
-            kernels = linear_kernels if isinstance(layer, nn.Linear) else convolution_kernels
+            kernels = onednn_kernels if onednn else linear_kernels
+            kernels = kernels if isinstance(layer, nn.Linear) else convolution_kernels
             go, *back = kernels(layer.weight.data, h, 1e-3 * torch.randn_like(after), not forward)
             forward.append(go)
             backward = back + backward
@@ -93,6 +96,13 @@ def linear_kernels(weight: Tensor, x: Tensor, d: Tensor, first: bool) -> list[Ke
     if not first:
         kernels.append(lambda: torch.mm(d, weight, out=back))
     return [*kernels, lambda: weight.addmm_(d.t(), x, alpha=-LR)]
+
+
+def onednn_kernels(weight: Tensor, x: Tensor, d: Tensor, first: bool) -> list[Kernel]:
+    from dragfl.training.products import add_outer_products, linear
+
+    back: list[Kernel] = [] if first else [lambda: linear(d, weight.t())]
+    return [lambda: linear(x, weight), *back, lambda: add_outer_products(weight, d, x, -LR)]
 
 
 def convolution_kernels(weight: Tensor, x: Tensor, d: Tensor, first: bool) -> list[Kernel]:
@@ -111,7 +121,7 @@ def main() -> None:
     workload = Workload(**json.loads(sys.argv[1]))
     torch.set_num_threads(1)
     with torch.inference_mode():
-        kernels = workload.steps * local_step(workload)
+        kernels = workload.steps * local_step(workload, onednn="--onednn" in sys.argv)
         print("ready", flush=True)
         for line in sys.stdin:
             for _ in range(int(line)):

@@ -24,16 +24,21 @@ def measure(workload: Workload, repeats: int, tick: Tick = silent) -> Comparison
     repeats = min(repeats, workload.most_repeats or repeats)
     with ExitStack() as open_:
         given = preload(workload)
-        floor = Contender("floor", "floor", _processes(), open_.enter_context(Floor(workload, available_cores())).round)
+        floor, onednn = (
+            Contender(
+                name, "floor", _processes(), open_.enter_context(Floor(workload, available_cores(), choice)).round
+            )
+            for name, choice in (("floor", False), ("floor with oneDNN", True))
+        )
         bare = [Contender("bare loop", "bare", on(n), threads(n)(bare_loop(workload, given))) for n in _counts()]
         ours = list(_ours(workload, open_, tick))
         peers = list(_peers(workload, given, open_, tick)) if workload.peers else []
-        found = timed([floor, *bare, *ours, *peers], repeats, tick)
+        found = timed([floor, onednn, *bare, *ours, *peers], repeats, tick)
     for contenders in (bare, peers):
         contenders.sort(key=lambda who: median(found[who.label]))
     fastest = {who.name: who for who in reversed(peers)}  # a peer is shown at its best thread count
     bases = {"bare loop": bare[0], "floor": floor}
-    shown = [floor, *ours, *bare, *(who for who in peers if fastest[who.name] is who)]
+    shown = [floor, onednn, *ours, *bare, *(who for who in peers if fastest[who.name] is who)]
     return Comparison(workload.name, workload.title, rows(shown, found, bases), tuple(bases), repeats)
 
 

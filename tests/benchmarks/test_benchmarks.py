@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -67,21 +68,23 @@ def test_a_round_of_every_installed_peer() -> None:
     assert any(name.startswith("Flower ") for name in peers)
 
 
+@pytest.mark.parametrize("onednn", [False, True])
 @pytest.mark.parametrize(("workload", "products"), [(MLP, 2 + 3), (CNN, 5 + 2 * 3 + 2)])
-def test_the_floor_has_the_kernels_of_sgd(workload: Workload, products: int) -> None:
+def test_the_floor_has_the_kernels_of_sgd(workload: Workload, products: int, onednn: bool) -> None:
     """A linear layer has two products and an update, the first layer no d W; a convolution has two calls."""
     with torch.inference_mode():
-        kernels = floor.local_step(workload)
+        kernels = floor.local_step(workload, onednn)
         assert len(kernels) == products
         for kernel in kernels:
             kernel()
 
 
-def test_the_floor_makes_the_update_of_sgd() -> None:
+@pytest.mark.parametrize("kernels", [floor.linear_kernels, floor.onednn_kernels])
+def test_the_floor_makes_the_update_of_sgd(kernels: Callable[..., list[floor.Kernel]]) -> None:
     layer, x, d = nn.Linear(3, 2, bias=False), torch.randn(4, 3), torch.randn(4, 2)
     weight = layer.weight.detach().clone()
     layer(x).backward(d)
-    _, update = floor.linear_kernels(weight, x, d, first=True)
+    _, update = kernels(weight, x, d, first=True)
     expected = (weight - floor.LR * layer.weight.grad).clone()
     update()
     torch.testing.assert_close(weight, expected)
