@@ -27,7 +27,7 @@ def test_train_client_equals_the_simulator(experiment: Load, name: str) -> None:
     with one_thread(), own_generator():
         state, _ = run_round(fed, fed.start())  # so that client states are not zero
         server = ServerRound.open(fed, state)
-        (block,) = fed.backend.train(TrainTasks(server), keep=True)
+        (block,) = fed.backend.train(TrainTasks(server))
         worker = fed.worker
         for row, m in enumerate(server.present):
             data = ClientData(worker.dataset.x, worker.dataset.y, worker.split.samples_of(m))

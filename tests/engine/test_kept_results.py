@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -24,6 +25,23 @@ def test_results_beyond_the_limit_are_stored_in_a_file_with_the_same_bits() -> N
         assert torch.equal(after.updates.delta, before.updates.delta)
         assert torch.equal(after.updates.extra["e"], before.updates.extra["e"])
         assert torch.equal(after.states[1]["s"], before.states[1]["s"])
+
+
+@pytest.mark.parametrize("limit", [0, 10_000], ids=["in a file", "in memory"])
+def test_blocks_that_are_overwritten_by_the_next(limit: int) -> None:
+    """As those of worker processes, which lie in slots of the shared memory."""
+    slot = results(0)
+
+    def overwritten() -> Iterator[ClientResults]:
+        for first in (0, 2, 4):
+            slot.updates.delta.copy_(results(first).updates.delta)
+            slot.updates.extra["e"].copy_(results(first).updates.extra["e"])
+            yield slot
+
+    for kept, first in zip(keep_results(overwritten(), limit, copy=True), (0, 2, 4), strict=True):
+        assert torch.equal(kept.updates.delta, results(first).updates.delta)
+        assert torch.equal(kept.updates.extra["e"], results(first).updates.extra["e"])
+        assert torch.equal(kept.states[1]["s"], results(first).states[1]["s"])
 
 
 def results(first: int) -> ClientResults:

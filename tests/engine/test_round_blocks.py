@@ -90,8 +90,8 @@ def test_no_client_trains_the_first_round_of_drag_twice(
     results: list[ClientResults] = []
     train = simulation.federation.backend.train
 
-    def counted(tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
-        for block in train(tasks, keep):
+    def counted(tasks: Iterable[TrainTask]) -> Iterator[ClientResults]:
+        for block in train(tasks):
             trained.extend(block.updates.client.tolist())
             results.append(replace(block, updates=replace(block.updates, delta=block.updates.delta.clone())))
             yield block

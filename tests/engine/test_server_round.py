@@ -236,7 +236,7 @@ def test_the_record_says_why_clients_have_no_result(experiment: Load, monkeypatc
 class Scattered(LocalBackend):
     """Trains clients one at a time, in any order, and puts their results into the blocks of the round."""
 
-    def train(self, tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
+    def train(self, tasks: Iterable[TrainTask]) -> Iterator[ClientResults]:
         tasks = list(tasks)
         return self._in_blocks(tasks, self._worker.train, concat)
 

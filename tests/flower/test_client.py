@@ -53,7 +53,7 @@ class GridBackend(LocalBackend):
         self.grid = grid
         self.accepted: dict[int, int] = {}  # all replies that arrive are accepted
 
-    def train(self, tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
+    def train(self, tasks: Iterable[TrainTask]) -> Iterator[ClientResults]:
         for task in tasks:
             replies = [self.ask(task, m, train_message) for m in task.clients]
             local, dim = self._worker.local, self._worker.info.dim

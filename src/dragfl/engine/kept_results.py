@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import torch
@@ -15,10 +15,11 @@ from dragfl.engine.client import ClientResults
 from dragfl.errors import Interrupted
 
 
-def keep_results(blocks: Iterable[ClientResults], memory_bytes: int) -> list[ClientResults]:
+def keep_results(blocks: Iterable[ClientResults], memory_bytes: int, copy: bool = False) -> list[ClientResults]:
     """All blocks. From the one that exceeds the limit on, their tensors lie in an unlinked temporary file.
 
-    The file is removed when the last of its tensors is.
+    The file is removed when the last of its tensors is. With `copy` the blocks may be overwritten when the next one is
+    requested.
     """
     kept: list[ClientResults] = []
     used = 0
@@ -39,14 +40,21 @@ def keep_results(blocks: Iterable[ClientResults], memory_bytes: int) -> list[Cli
             copy = torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape)
             return copy.copy_(tensor)
 
-        def spilled_all(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            return {name: spilled(value) for name, value in tensors.items()}
-
         for block in blocks:
             used += block.bytes_up + sum(value.nbytes for state in block.states for value in state.values())
             if used > memory_bytes:
-                updates = block.updates
-                updates = replace(updates, delta=spilled(updates.delta), extra=spilled_all(updates.extra))
-                block = replace(block, updates=updates, states=tuple(spilled_all(state) for state in block.states))
+                block = _moved(block, spilled)
+            elif copy:
+                block = _moved(block, Tensor.clone)
             kept.append(block)
     return kept
+
+
+def _moved(block: ClientResults, move: Callable[[Tensor], Tensor]) -> ClientResults:
+    """The block with every large tensor replaced by a copy."""
+
+    def all_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: move(value) for name, value in tensors.items()}
+
+    updates = replace(block.updates, delta=move(block.updates.delta), extra=all_of(block.updates.extra))
+    return replace(block, updates=updates, states=tuple(map(all_of, block.states)))

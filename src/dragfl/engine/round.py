@@ -51,7 +51,7 @@ def keeps_results(server: ServerRound) -> bool:
 def train_and_attack(fed: Federation, server: ServerRound, tasks: TrainTasks) -> tuple[list[ClientResults], State]:
     """(the results of the whole cohort as they are sent, the attack's next state)."""
     state, adversary = server.state, fed.adversary
-    results = keep_results(fed.backend.train(tasks, keep=True), fed.kept_bytes)
+    results = keep_results(fed.backend.train(tasks), fed.kept_bytes, copy=fed.backend.reuses_memory)
     if adversary is None or not adversary.joint:
         attack_state = attack_state_alone(server)
     elif not results:  # no client has replied

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from flwr.app import Message
 from torch import Tensor
@@ -67,6 +67,8 @@ class Asked:
 class FlowerBackend:
     """Implements `engine.backends.Backend` on a grid."""
 
+    reuses_memory: ClassVar[bool] = False
+
     def __init__(
         self,
         exchange: Exchange,
@@ -88,7 +90,7 @@ class FlowerBackend:
         self._failing: set[int] | None = set()  # rounds in which every client failed; None after a usable reply
         self._late: dict[str, tuple[Member, int]] = {}  # (member, round) of messages without a reply at the deadline
 
-    def train(self, tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
+    def train(self, tasks: Iterable[TrainTask]) -> Iterator[ClientResults]:
         for results in self._ask(list(tasks), train_message, self._read_update):
             if results:
                 yield concat(results)

@@ -22,6 +22,7 @@ from dragfl.engine.backends.local import LocalBackend
 from dragfl.engine.backends.pool import PoolBackend, piece_sizes
 from dragfl.engine.backends.worker_process import end_idle_processes
 from dragfl.engine.client import TrainTask
+from dragfl.engine.kept_results import keep_results
 from dragfl.engine.threads import one_thread, own_generator
 from dragfl.types import RoundContext
 from tests.conftest import kept_bytes, merged
@@ -144,7 +145,7 @@ def block_tasks(simulation: Any, states: bool) -> list[TrainTask]:
 
 
 def assert_equal_calls(backend: Backend, simulation: Any) -> None:
-    """`gradients`, `train_root` and `train` with `keep` return the bits of one process, and may be called again."""
+    """`gradients`, `train_root` and `train` return the bits of one process, and may be called again."""
     fed, state = simulation.federation, simulation.state
     alone = LocalBackend(fed.worker)
 
@@ -159,7 +160,7 @@ def assert_equal_calls(backend: Backend, simulation: Any) -> None:
         if isinstance(fed.algorithm.aggregate, ConeDrag):
             assert torch.equal(backend.train_directions(*root), alone.train_directions(*root))
         tasks = block_tasks(simulation, states=True)
-        kept = list(backend.train(tasks, keep=True))
+        kept = keep_results(backend.train(tasks), 1 << 30, copy=backend.reuses_memory)
         assert copies(r.updates for r in kept) == copies(r.updates for r in alone.train(tasks))
         assert backend.scores(state.w, state.buffers) == alone.scores(state.w, state.buffers)
 

@@ -7,7 +7,7 @@ adds results in block order. So it does not matter which worker runs a block, in
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -36,11 +36,13 @@ class ServerBackend(Protocol):
 class Backend(ServerBackend, Protocol):
     """Tasks of one call share the model, the broadcast, the round and the attack state. Results come in task order.
 
-    A result may be read until the next one is requested; then its memory is reused. Tasks are drawn a few ahead.
+    A result may be read until the next one is requested. Tasks are drawn a few ahead.
     """
 
-    def train(self, tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
-        """Train each block. With `keep` the caller owns the results and may hold several at a time."""
+    reuses_memory: ClassVar[bool]  # the next result of `train` overwrites this one; else the caller owns all of them
+
+    def train(self, tasks: Iterable[TrainTask]) -> Iterator[ClientResults]:
+        """Train each block."""
 
     def fold(self, tasks: Iterable[TrainTask], plan: Plan) -> Iterator[BlockResult]:
         """Train each block and fold it with the aggregate: a remote worker then returns sums only."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -16,10 +17,12 @@ from dragfl.types import Plan, RoundContext, Updates
 class LocalBackend:
     """One worker in this process, one block after the other."""
 
+    reuses_memory: ClassVar[bool] = False
+
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
-    def train(self, tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
+    def train(self, tasks: Iterable[TrainTask]) -> Iterator[ClientResults]:
         return map(self._worker.train, tasks)
 
     def fold(self, tasks: Iterable[TrainTask], plan: Plan) -> Iterator[BlockResult]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, chain, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -56,6 +56,8 @@ ADVICE = "is memory short? set engine.workers = 1 to train in one process"
 class PoolBackend:
     """Worker processes, started at the first call."""
 
+    reuses_memory: ClassVar[bool] = True
+
     def __init__(
         self,
         worker: Worker,
@@ -83,13 +85,13 @@ class PoolBackend:
         self.memory = SharedMemory.create()
         self.group: WorkerGroup[WorkerProcess] | None = None
 
-    def train(self, tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
+    def train(self, tasks: Iterable[TrainTask]) -> Iterator[ClientResults]:
         group = self._start()
         if group is None:
             yield from self._local.train(tasks)
             return
         for block in self._blocks(group, "train", iter(tasks)):
-            yield join_results(block.task.clients, block.slot, block.results, keep)
+            yield join_results(block.task.clients, block.slot, block.results)
 
     def fold(self, tasks: Iterable[TrainTask], plan: Plan) -> Iterator[BlockResult]:
         group = self._start()

@@ -149,14 +149,11 @@ def _write_states(results: ClientResults, rows: Slot) -> PieceResult:
     return PieceResult(results.loss, results.steps, tuple(results.updates.weight.tolist()))
 
 
-def join_results(clients: tuple[int, ...], slot: Slot, pieces: list[PieceResult], keep: bool = False) -> ClientResults:
-    """The results of a block: views of its slot, or copies with `keep`."""
+def join_results(clients: tuple[int, ...], slot: Slot, pieces: list[PieceResult]) -> ClientResults:
+    """The results of a block: views of its slot."""
     k = len(clients)
     delta, states = slot["delta"][:k], join_states(k, slot)
     extra = {name: value[:k] for name, value in select_prefix(slot, "extra").items()}
-    if keep:
-        delta, extra = delta.clone(), {name: value.clone() for name, value in extra.items()}
-        states = [{name: value.clone() for name, value in state.items()} for state in states]
     loss, steps = _join(p.loss for p in pieces), _join(p.steps for p in pieces)
     updates = Updates(delta, join_weights(pieces), torch.tensor(clients), extra, torch.tensor(steps))
     return ClientResults(updates, loss, steps, tuple(states))

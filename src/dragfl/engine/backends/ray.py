@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import chain, islice
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -70,6 +70,8 @@ def ray() -> Any:
 class RayBackend:
     """Workers of a cluster, which is joined or started at the first call."""
 
+    reuses_memory: ClassVar[bool] = False
+
     def __init__(
         self,
         worker: Worker,
@@ -91,7 +93,7 @@ class RayBackend:
         self._close: Callable[[], object] = lambda: None
         self.group: WorkerGroup[ActorHandle] | None = None
 
-    def train(self, tasks: Iterable[TrainTask], keep: bool = False) -> Iterator[ClientResults]:
+    def train(self, tasks: Iterable[TrainTask]) -> Iterator[ClientResults]:
         return self._run_blocks("train", iter(tasks))
 
     def fold(self, tasks: Iterable[TrainTask], plan: Plan) -> Iterator[BlockResult]:
