@@ -30,7 +30,7 @@ test-loaded: $(VENV)/.dev ## the tests while four other processes are busy
 test-all: lint $(VENV)/.docs ## all tests, the slow ones too
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest $(TWO) -m "slow or not slow"
 
-test-faults: $(VENV)/.dev ## inject thousands of faults and print one table (an hour on a busy machine)
+test-faults: $(VENV)/.dev ## inject thousands of faults and print one table (a quarter of an hour)
 	$(BIN)/python -m tests.faults
 
 lint: $(VENV)/.dev ## ruff and mypy
