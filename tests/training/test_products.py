@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as nnf
 
 from dragfl.training import products
-from dragfl.training.products import LARGE, ROWS, add_outer_products, linear
+from dragfl.training.products import LARGE, ROWS, add_outer_products, forward, linear
 
 DRAWS = torch.Generator().manual_seed(4)
 
@@ -33,6 +33,17 @@ def test_transposed_views() -> None:
     errors, inputs = noise(100, 90), noise(100, 200)
     product = linear(errors.mT, inputs.mT)
     torch.testing.assert_close(product, (errors.double().mT @ inputs.double()).float(), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_forward(dtype: torch.dtype, bias: bool) -> None:
+    """The first layer is above the limit, the second below it; other modules are called as they are."""
+    hidden, out = nn.Linear(200, 300, bias=bias, dtype=dtype), nn.Linear(300, 5, bias=bias, dtype=dtype)
+    chain, x = nn.Sequential(nn.Flatten(), hidden, nn.ReLU(), out), noise(60, 2, 100).to(dtype)
+    with torch.no_grad():
+        torch.testing.assert_close(forward(chain, x), chain(x), rtol=1e-5, atol=1e-5)
+        assert torch.equal(forward(hidden, x.flatten(1)), hidden(x.flatten(1)))
 
 
 @pytest.mark.parametrize("samples", [ROWS - 1, ROWS])

@@ -19,6 +19,7 @@ from torch.nn import functional as nnf
 
 from dragfl.data.dataset import Dataset
 from dragfl.training.augment import Batches
+from dragfl.training.products import forward
 from dragfl.training.sgd import LocalSGD
 from dragfl.types import Affine
 from dragfl.vector import FlatModel
@@ -149,7 +150,7 @@ class Loop:
         self.model.module.eval()
         self.model.load(w, self.buffers)
         with torch.no_grad():
-            return torch.cat([self.model.module(self.inputs(piece)) for piece in torch.split(x, size)])
+            return torch.cat([forward(self.model.module, self.inputs(piece)) for piece in torch.split(x, size)])
 
     def score(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, float]:
         """((n,) whether each prediction is correct, summed loss) of stored inputs."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as nnf
 
 LARGE = 1 << 20  # multiplications; a call of oneDNN costs 10 microseconds more
@@ -32,10 +32,20 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     if x.ndim == 3:
         return torch.stack([linear(samples, weight, bias) for samples in x])
-    if _LINEAR is None or x.device.type != "cpu" or x.numel() * len(weight) < LARGE:
+    small = x.numel() * len(weight) < LARGE
+    if small or _LINEAR is None or x.device.type != "cpu" or x.dtype != torch.float32:
         return nnf.linear(x, weight, bias)
     result: Tensor = _LINEAR(x, weight, bias, "none", [], "")
     return result
+
+
+def forward(module: nn.Module, x: Tensor) -> Tensor:
+    """module(x) without autograd; the linear layers of an `nn.Sequential` by `linear`."""
+    if type(module) is not nn.Sequential:
+        return module(x)  # type: ignore[no-any-return]
+    for part in module:
+        x = linear(x, part.weight, part.bias) if type(part) is nn.Linear and x.ndim == 2 else part(x)
+    return x
 
 
 def add_outer_products(weight: Tensor, errors: Tensor, inputs: Tensor, rate: float) -> None:

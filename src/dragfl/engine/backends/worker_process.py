@@ -114,7 +114,7 @@ def _wakes_on(pid: int, core: int | None) -> Iterator[None]:
     """A process that is woken in here starts on this core; afterwards it may move to any.
 
     The scheduler of Linux may queue two processes that wake at about the same time on one core, while this process
-    still uses the other. One of them then waits for 4 ms, in a third of all rounds.
+    still uses the other. One of them then waits for some milliseconds: in a quarter of the rounds of a small model.
     """
     if core is None:
         yield
