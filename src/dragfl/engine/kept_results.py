@@ -37,8 +37,8 @@ def keep_results(blocks: Iterable[ClientResults], memory_bytes: int, copy: bool 
                     f"bytes cannot be reserved ({error.strerror}); set TMPDIR to a larger disk or raise state.memory_mb"
                 ) from None
             memory = mmap.mmap(file.fileno(), tensor.nbytes, offset=start)
-            copy = torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape)
-            return copy.copy_(tensor)
+            stored = torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape)
+            return stored.copy_(tensor)
 
         for block in blocks:
             used += block.bytes_up + sum(value.nbytes for state in block.states for value in state.values())

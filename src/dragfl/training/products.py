@@ -19,7 +19,8 @@ ROWS = 32  # rows summed over from which it pays to write a product and add it, 
 
 def _onednn_linear() -> Any:
     """The operator that torch.compile emits for a linear layer; None in builds of torch without it."""
-    return getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None  # type: ignore[no-untyped-call]
+    available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return getattr(torch.ops.mkldnn, "_linear_pointwise", None) if available else None
 
 
 _LINEAR = _onednn_linear()
