@@ -106,9 +106,9 @@ class RayBackend:
         def one_by_one() -> Iterator[TrainTask]:
             for task in tasks:
                 sizes.append(len(task.clients))
-                for client, state in zip(task.clients, task.states, strict=True):
+                for i, client in enumerate(task.clients):
                     attackers = task.attackers.intersection([client])
-                    yield replace(task, clients=(client,), states=(state,), attackers=attackers)
+                    yield replace(task, clients=(client,), states=task.states[i : i + 1], attackers=attackers)
 
         results = self._run_blocks("gradients", one_by_one())
         for first in results:
