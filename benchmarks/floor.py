@@ -81,8 +81,8 @@ def local_step(workload: Workload, onednn: bool = False) -> list[Kernel]:
     for layer in module:
         after = layer(h)
         if isinstance(layer, nn.Linear | nn.Conv2d):
-            kernels = onednn_kernels if onednn else linear_kernels
-            kernels = kernels if isinstance(layer, nn.Linear) else convolution_kernels
+            products = onednn_kernels if onednn else linear_kernels
+            kernels = products if isinstance(layer, nn.Linear) else convolution_kernels
             go, *back = kernels(layer.weight.data, h, 1e-3 * torch.randn_like(after), not forward)
             forward.append(go)
             backward = back + backward

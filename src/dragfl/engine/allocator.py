@@ -1,7 +1,7 @@
 """Keep freed memory in the process for the next round.
 
 By default glibc returns large freed blocks to the system at once. A round that allocates the same vectors again then
-pays for new pages: a tenth of its time for vectors of 2 MB, four fifths of it for vectors of 40 MB.
+pays for new pages: a tenth of its time for vectors of 2 MB, three quarters of it for vectors of 40 MB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KEPT_BYTES = 256 << 20  # at the end of the heap; more than this is returned
 def keep_freed_memory() -> None:
     """Configure glibc's allocator for the rest of this process. Other allocators are left unchanged.
 
-    Every block is on the heap, also a large one. The gaps between them cost memory: 1.2 to 1.8 times the peak.
+    Every block is on the heap, also a large one. The gaps between them cost memory: 1.1 to 1.7 times the peak.
     """
     if sys.platform != "linux":
         return

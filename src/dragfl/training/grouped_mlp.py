@@ -106,8 +106,7 @@ class DenseTrainer:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        linear = [part for part in loop.model.module.modules() if isinstance(part, nn.Linear)]
-        self._biased = [part.bias is not None for part in linear]
+        self._biased = [part.bias is not None for part in loop.model.module.modules() if isinstance(part, nn.Linear)]
         self._layers = self._layers_in(loop.model.w)
         self._classes = self._layers[-1].weight.shape[0]
 

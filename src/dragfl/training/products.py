@@ -1,8 +1,8 @@
 """Matrix products in float32: by oneDNN where they are large and on a CPU, by torch's own routine elsewhere.
 
 On x86 torch multiplies matrices with MKL, which uses AVX-512 on Intel processors only. oneDNN comes with torch too, for
-convolutions, and uses it on every processor that has it: on an AMD EPYC it is twice as fast. The shapes alone decide
-which of them is used.
+convolutions, and uses it on every processor that has it: on an AMD EPYC it is twice as fast. On one machine the
+shapes alone decide which of them is used.
 """
 
 from __future__ import annotations
